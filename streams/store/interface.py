@@ -1,0 +1,333 @@
+"""What an owner may ask of the store of one partition.
+
+The store is a cache of the ledger at one offset (DESIGN section 6, "Store"). It holds, per job, the state
+and the definition as opaque bytes; two indexes that follow the states, the *due index* (next deadline, job)
+and the *ready index* (tenant, queue, lane, due time, run); and its own place: identity, ledger offset and
+a small dictionary of numbers. Every write is one atomic batch that also moves the offset, so a store shows
+the ledger at exactly one offset, whatever happens to the process. Losing a store costs a replay of the
+ledger and nothing else; that is why `open_store` throws away whatever it does not trust.
+
+Index entries are never sent by hand: they are derived from the `IndexHeader` that is stored as a prefix of
+the state. The same header, encoded, travels as a Kafka header of the ledger's `s|` records, so a recovery
+fills the store without decoding one Avro value.
+
+Two implementations keep this contract and one test suite checks both: `rocks.RocksStore` and
+`memory.MemoryStore`.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FORMAT_VERSION: Final = 1
+"""Layout of keys and values; a store with another number is thrown away."""
+
+LANE_MAX: Final = 255
+"""A lane is one byte of the ready key."""
+
+_NUL: Final = b"\0"
+_HEADER_FIXED: Final = struct.Struct(
+    ">IqH"
+)  # length of the whole header, deadline or -1, number of ready keys
+_KEY_LENGTH: Final = struct.Struct(">H")
+_LINE_TAIL: Final = struct.Struct(">BQ")  # lane, due_at_ms
+_NO_DEADLINE: Final = -1
+
+
+class StoreError(Exception):
+    """The store failed to read or write. The owner gives the partition up and reloads it from the ledger."""
+
+
+class StoreCorruptError(StoreError):
+    """Bytes on disk are damaged. The directory is marked, and the next `open_store` throws it away."""
+
+
+class StoreInUseError(StoreError):
+    """Another object or process holds this directory. Nothing was touched; the caller may try again."""
+
+
+class StoreClosedError(StoreError):
+    """A call after `close`."""
+
+
+class Unchanged(enum.Enum):
+    """Type of `UNCHANGED`, which `None` (a tombstone) must not be mistaken for."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED: Final = Unchanged.UNCHANGED
+
+
+class StoreIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """Which log a store is a cache of. Any difference makes the store worthless."""
+
+    cluster_id: str
+    topic_id: str
+    partition: int
+    format_version: int = FORMAT_VERSION
+
+
+class ReadyLine(NamedTuple):
+    """One line of waiting runs."""
+
+    tenant: str
+    queue: str
+    lane: int
+
+    def encode(self) -> bytes:
+        """Give the common prefix of all ready keys of this line. Raises ValueError on NUL or a bad lane."""
+        tenant, queue = self.tenant.encode(), self.queue.encode()
+        if _NUL in tenant or _NUL in queue:
+            raise ValueError(f"NUL in tenant or queue: {self!r}")
+        if not 0 <= self.lane <= LANE_MAX:
+            raise ValueError(f"lane outside 0..{LANE_MAX}: {self!r}")
+        return b"%b\0%b\0%c" % (tenant, queue, self.lane)
+
+
+class ReadyKey(NamedTuple):
+    """One open run that waits for a worker. Keys sort by line, then due time, then run id."""
+
+    tenant: str
+    queue: str
+    lane: int
+    due_at_ms: int
+    run_id: str
+    job_id: str
+
+    @property
+    def line(self) -> ReadyLine:
+        """The line this run waits in."""
+        return ReadyLine(self.tenant, self.queue, self.lane)
+
+    def encode(self) -> bytes:
+        """Give the sortable key: line, due time (8 bytes, big-endian), run id, NUL, job id."""
+        run, job = self.run_id.encode(), self.job_id.encode()
+        if _NUL in run or _NUL in job:
+            raise ValueError(f"NUL in an id: {self!r}")
+        if self.due_at_ms < 0:
+            raise ValueError(f"due_at_ms below zero: {self!r}")
+        return b"%b%b%b\0%b" % (self.line.encode(), self.due_at_ms.to_bytes(8, "big"), run, job)
+
+    @classmethod
+    def decode(cls, key: bytes) -> ReadyKey:
+        """Read what `encode` wrote. Raises ValueError for anything else."""
+        try:
+            tenant, queue, rest = key.split(_NUL, 2)
+            lane, due_at_ms = _LINE_TAIL.unpack_from(rest)
+            run, job = rest[_LINE_TAIL.size :].split(_NUL)
+            return cls(tenant.decode(), queue.decode(), lane, due_at_ms, run.decode(), job.decode())
+        except (struct.error, ValueError) as error:
+            raise ValueError(f"not a ready key: {key!r}") from error
+
+
+def line_prefix_of(ready_key: bytes) -> bytes:
+    """Give the line prefix of an encoded ready key, without decoding the rest."""
+    return ready_key[: ready_key.index(0, ready_key.index(0) + 1) + 2]
+
+
+class IndexHeader(msgspec.Struct, frozen=True):
+    """What the two indexes hold for one job: its next deadline and its waiting runs."""
+
+    deadline_ms: int | None = None
+    ready: tuple[ReadyKey, ...] = ()
+
+    def encode(self) -> bytes:
+        """Give the bytes for the ledger's Kafka header and for the prefix of the stored state."""
+        return pack_header(self.deadline_ms, [key.encode() for key in self.ready])
+
+    @classmethod
+    def decode(cls, data: bytes) -> IndexHeader:
+        """Read an encoded header, also from the start of a longer value. Raises ValueError."""
+        deadline_ms, keys, _ = unpack_header(data)
+        return cls(deadline_ms, tuple(ReadyKey.decode(key) for key in keys))
+
+
+def pack_header(deadline_ms: int | None, ready_keys: Sequence[bytes]) -> bytes:
+    """Encode a header from encoded ready keys. Raises ValueError for a negative deadline."""
+    if deadline_ms is None:
+        stored_ms = _NO_DEADLINE
+    elif deadline_ms < 0:
+        raise ValueError(f"deadline_ms below zero: {deadline_ms}")
+    else:
+        stored_ms = deadline_ms
+    if not ready_keys:
+        return _HEADER_FIXED.pack(_HEADER_FIXED.size, stored_ms, 0)
+    parts = [_KEY_LENGTH.pack(len(key)) + key for key in ready_keys]
+    body = b"".join(parts)
+    return _HEADER_FIXED.pack(_HEADER_FIXED.size + len(body), stored_ms, len(ready_keys)) + body
+
+
+def unpack_header(data: bytes) -> tuple[int | None, tuple[bytes, ...], int]:
+    """Give (deadline, encoded ready keys, length of the header) of a value that begins with a header.
+
+    Raises ValueError when the bytes are no header.
+    """
+    try:
+        length, stored_ms, count = _HEADER_FIXED.unpack_from(data)
+        deadline_ms = None if stored_ms == _NO_DEADLINE else stored_ms
+        if count == 0 and length == _HEADER_FIXED.size and stored_ms >= _NO_DEADLINE:
+            return deadline_ms, (), length
+        keys = []
+        at = _HEADER_FIXED.size
+        for _ in range(count):
+            (size,) = _KEY_LENGTH.unpack_from(data, at)
+            at += _KEY_LENGTH.size
+            keys.append(data[at : at + size])
+            at += size
+    except struct.error as error:
+        raise ValueError(f"not an index header: {data[:40]!r}") from error
+    if at != length or at > len(data) or stored_ms < _NO_DEADLINE:
+        raise ValueError(f"not an index header: {data[:40]!r}")
+    return deadline_ms, tuple(keys), length
+
+
+class LedgerChange(msgspec.Struct, frozen=True):
+    """What one committed decision did to one job.
+
+    `state` and `definition`: new bytes, `None` for a tombstone, `UNCHANGED` for no record. `deadline_ms` and
+    `ready` describe the new state, and count only if there is one. `previous` is the header of the state
+    before this change, if the caller knows it: it saves the store a read. A wrong one leaves index entries
+    of the past behind, so pass `None` when in doubt.
+    """
+
+    job_id: str
+    state: bytes | None | Unchanged = UNCHANGED
+    definition: bytes | None | Unchanged = UNCHANGED
+    deadline_ms: int | None = None
+    ready: tuple[ReadyKey, ...] = ()
+    previous: IndexHeader | None = None
+
+
+class LedgerRecord(NamedTuple):
+    """One record of the ledger as it was read: nothing in it is decoded.
+
+    `kind` is the ledger key's prefix, "s" or "d". `index` is the encoded `IndexHeader` of a state record
+    (taken from the Kafka header), and empty for definitions and tombstones.
+    """
+
+    kind: Literal["s", "d"]
+    job_id: str
+    value: bytes | None
+    index: bytes = b""
+
+
+class DueEntry(NamedTuple):
+    """One entry of the due index; also the continuation key of the next read."""
+
+    deadline_ms: int
+    job_id: str
+
+
+class StoreCounts(NamedTuple):
+    """How many jobs have a state, and how many runs wait."""
+
+    jobs: int
+    ready: int
+
+
+class Store(Protocol):
+    """The store of one partition. Not safe for two writers; every read sees whole batches only.
+
+    All methods raise StoreError (or a subclass) when the disk or its content fails.
+    """
+
+    @property
+    def identity(self) -> StoreIdentity:
+        """The log that this is a cache of."""
+        ...
+
+    @property
+    def ledger_offset(self) -> int:
+        """The next ledger offset to read: everything below it is in the store. 0 in a new store."""
+        ...
+
+    @property
+    def meta(self) -> Mapping[str, int]:
+        """The numbers that were written along, such as the next sequence number."""
+        ...
+
+    @property
+    def written_at_ms(self) -> int:
+        """Wall time of the last write (of the opening, in a new store), for the rule about age."""
+        ...
+
+    @property
+    def counts(self) -> StoreCounts:
+        """Jobs with a state, and waiting runs."""
+        ...
+
+    def apply(
+        self,
+        changes: Sequence[LedgerChange],
+        *,
+        ledger_offset: int,
+        now_ms: int,
+        meta: Mapping[str, int] | None = None,
+    ) -> None:
+        """Write committed changes, their index entries, the offset and `meta` as one atomic batch.
+
+        Changes of one job count in their order. `meta` is merged into what is there. `ledger_offset` must
+        not fall: ValueError.
+        """
+        ...
+
+    def load(
+        self,
+        records: Sequence[LedgerRecord],
+        *,
+        ledger_offset: int,
+        now_ms: int,
+        meta: Mapping[str, int] | None = None,
+    ) -> None:
+        """Write records of a recovery as one atomic batch; some 5,000 a call is a good size.
+
+        The later record of a job wins. As `apply`, with two differences: nothing is decoded, and a crash
+        may lose the newest batches together with their offset until the next `apply` or `close`.
+        """
+        ...
+
+    def state(self, job_id: str) -> bytes | None:
+        """Give the state's bytes."""
+        ...
+
+    def definition(self, job_id: str) -> bytes | None:
+        """Give the definition's bytes."""
+        ...
+
+    def header(self, job_id: str) -> IndexHeader | None:
+        """Give what the indexes hold for this job; None if it has no state."""
+        ...
+
+    def due(self, after: DueEntry | None, until_ms: int, limit: int) -> list[DueEntry]:
+        """Give the next entries of the due index behind `after`, deadline <= `until_ms`, in order."""
+        ...
+
+    def ready_heads(self, now_ms: int, after: ReadyLine | None = None, limit: int = 1_000) -> list[ReadyKey]:
+        """Give the oldest waiting run of each line behind `after`, where it is due by `now_ms`."""
+        ...
+
+    def ready_line(
+        self, line: ReadyLine, until_due_ms: int, limit: int, after: ReadyKey | None = None
+    ) -> list[ReadyKey]:
+        """Give the waiting runs of one line behind `after`, due_at_ms <= `until_due_ms`, oldest first."""
+        ...
+
+    def ready_counts(self) -> dict[ReadyLine, int]:
+        """Give the number of waiting runs of every line that has any."""
+        ...
+
+    def jobs(self, after_job_id: str | None, limit: int) -> list[tuple[str, bytes]]:
+        """Give one page of (job id, state) in key order behind `after_job_id`."""
+        ...
+
+    def close(self) -> None:
+        """Write what is pending and release the directory, for good. A second call does nothing."""
+        ...

@@ -1,0 +1,177 @@
+"""The state of one job: the aggregate about which everything is decided (DESIGN section 5).
+
+One `JobState` holds the cursor (the next occurrence not yet opened), the open runs with their leases, the recently
+closed runs and the pause. It is one ledger record, so one decision is atomic. It changes through `apply` only.
+
+What is not here: heartbeats (soft state of the owner), the definition (its own ledger record), anything derived.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from streams.core.definition import Definition, Lane
+
+JobStatus = Literal["active", "finished", "deleted"]
+RunKind = Literal["schedule", "trigger", "backfill", "replay"]
+RunOutcome = Literal["succeeded", "skipped", "cancelled", "dead"]
+SkipReason = Literal[
+    "overlap", "start_deadline", "catch_up", "paused", "gap", "calendar", "quota", "superseded", "requested", "deleted"
+]
+
+OPEN_RUNS_MAX: Final = 64
+"""Occurrences beyond it stay implied by the cursor, so nothing is lost and a year of missed minutes costs nothing."""
+
+CLOSED_RUNS_MAX: Final = 16
+"""A repeated `complete` after a lost answer is 200 for as long as the run is among these."""
+
+DEAD_RUNS_MAX: Final = 100
+"""Older dead runs live in history; this many stay replayable without a look at it."""
+
+FORGET_AFTER_MS: Final = 24 * 3_600_000
+"""How long a finished or deleted job keeps its record after its last lease (DESIGN section 5)."""
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """The right of one worker to execute one attempt, guarded by `lease_token`."""
+
+    lease_token: int
+    worker_id: str
+    gateway_id: str
+    request_id: str
+    granted_at_ms: int
+    visibility_ms: int
+    expires_at_ms: int
+    """As last logged (grant or renewal); heartbeats since then are soft state of the owner."""
+    timeout_at_ms: int = 0
+    """When the attempt is ended however faithfully it heartbeats; 0 is never."""
+
+
+class OpenRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run between its opening and its one recorded outcome."""
+
+    run_id: str
+    kind: RunKind
+    scheduled_at_ms: int
+    due_at_ms: int
+    """Earliest instant of the next lease: the scheduled one, later that of the retry."""
+    opened_at_ms: int
+    job_version: int
+    lane: Lane
+    attempt: int = 0
+    """The number of the current attempt while leased, else of the last one that counted."""
+    silent_grants: int = 0
+    """Grants in a row whose worker was never heard from (DESIGN section 7, point 5)."""
+    lease: Lease | None = None
+    held: bool = False
+    """Waiting for an earlier run under overlap `queue`: not offered, not leased."""
+    cancel_requested_at_ms: int = 0
+    """0 while nobody asked for it."""
+    cancel_reason: str = ""
+    payload: bytes | None = None
+    """Overrides the definition's, for triggers that bring their own."""
+    replay_of: str = ""
+    replays: int = 0
+    """How often this run's ancestors were replayed; has a ceiling."""
+    error: str = ""
+    """Of the last failed attempt."""
+
+
+class ClosedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What is remembered of a run that ended."""
+
+    run_id: str
+    kind: RunKind
+    scheduled_at_ms: int
+    outcome: RunOutcome
+    closed_at_ms: int
+    attempt: int
+    lease_token: int
+    """Under which it ended; 0 where it was never leased."""
+    reason: str = ""
+    error: str = ""
+    replays: int = 0
+
+
+class Pause(msgspec.Struct, frozen=True, kw_only=True):
+    """Who stopped the job, why, and until when (0: until resumed)."""
+
+    paused_at_ms: int
+    actor: str
+    note: str = ""
+    until_ms: int = 0
+
+
+class Backfill(msgspec.Struct, frozen=True, kw_only=True):
+    """A bounded range cursor of its own over past occurrences."""
+
+    backfill_id: str
+    cursor_at_ms: int
+    """The next slot to open."""
+    until_ms: int
+    """Inclusive."""
+    opened: int = 0
+    concurrent_runs_max: int = 1
+
+
+class JobState(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about a job that is not in its definition."""
+
+    job_id: str
+    tenant: str
+    queue: str
+    status: JobStatus = "active"
+    version: int = 1
+    request_hash: str = ""
+    """Of the creating or last editing request, for idempotent repeats."""
+    create_hash: str = ""
+    """Of the request that created the job: its repeat gets the first answer."""
+    created_at_ms: int = 0
+    created_next_at_ms: int | None = None
+    """The first answer's nextRunAt."""
+    next_at_ms: int | None = None
+    """The cursor: the next occurrence not yet opened; None when the schedule has no more."""
+    decided_to_ms: int = 0
+    """Every occurrence at or before this instant has its record; the cursor never goes back behind it."""
+    occurrences_total: int = 0
+    """Opened by the schedule so far, for `max_runs`."""
+    skips_total: int = 0
+    zone_data: str = ""
+    """The tzdata version under which the cursor was computed."""
+    pause: Pause | None = None
+    open: tuple[OpenRun, ...] = ()
+    closed: tuple[ClosedRun, ...] = ()
+    """Newest last."""
+    dead: tuple[ClosedRun, ...] = ()
+    """Oldest first; replayable."""
+    backfills: tuple[Backfill, ...] = ()
+    lease_token_last: int = 0
+    last_lease_at_ms: int = 0
+    forget_at_ms: int = 0
+    """When the closed record may go; 0 while the job lives."""
+
+
+class Job(msgspec.Struct, frozen=True):
+    """The aggregate as decide and apply see it. `definition` is None once the job is deleted."""
+
+    state: JobState
+    definition: Definition | None
+
+    def run(self, run_id: str) -> OpenRun | None:
+        """Return the open run with this id."""
+        for run in self.state.open:
+            if run.run_id == run_id:
+                return run
+        return None
+
+    def closed_run(self, run_id: str) -> ClosedRun | None:
+        """Return the remembered closed run with this id, newest first."""
+        for run in reversed(self.state.closed):
+            if run.run_id == run_id:
+                return run
+        for run in reversed(self.state.dead):
+            if run.run_id == run_id:
+                return run
+        return None

@@ -199,8 +199,8 @@ class LedgerChange(msgspec.Struct, frozen=True):
     """
 
     job_id: str
-    state: bytes | None | Unchanged = UNCHANGED
-    definition: bytes | None | Unchanged = UNCHANGED
+    state: bytes | Unchanged | None = UNCHANGED
+    definition: bytes | Unchanged | None = UNCHANGED
     deadline_ms: int | None = None
     ready: tuple[ReadyKey, ...] = ()
     previous: IndexHeader | None = None
@@ -209,14 +209,14 @@ class LedgerChange(msgspec.Struct, frozen=True):
 class LedgerRecord(NamedTuple):
     """One record of the ledger as it was read: nothing in it is decoded.
 
-    `kind` is the ledger key's prefix, "s" or "d". `index` is the encoded `IndexHeader` of a state record
+    `kind` is the ledger key's prefix, "s" or "d". `header` is the encoded `IndexHeader` of a state record
     (taken from the Kafka header), and empty for definitions and tombstones.
     """
 
     kind: Literal["s", "d"]
     job_id: str
     value: bytes | None
-    index: bytes = b""
+    header: bytes = b""
 
 
 class DueEntry(NamedTuple):

@@ -1,0 +1,680 @@
+"""The store on disk: one rocksdict database (RocksDB, raw mode) per partition.
+
+Keys live in one column family, so that one write batch and one log cover everything:
+
+    d<job id>                 definition
+    i                         identity, written once
+    p                         position: ledger offset, wall time, number of jobs, meta; in every batch
+    r<ready key>              ready index, empty value
+    s<job id>                 index header, then the state
+    t<deadline, 8 bytes><job> due index, empty value
+
+Guarantees, and what they rest on:
+
+1. A batch is applied whole or not at all, with its offset. After a crash of the process the store is at the
+   last batch; after a crash of the machine, or in the middle of a `load` (which skips RocksDB's log), at an
+   older one. It is never between two.
+2. Damage never shows as missing data. RocksDB checks every block that it reads; rocksdict's own `keys()` and
+   `items()` end silently on a bad block, so all scans here go through an iterator and ask for its status.
+   A failed read raises `StoreCorruptError` and leaves a mark, and the next `open_store` starts afresh.
+3. No read walks over entries deleted earlier (a seek over 100,000 of them takes 20 ms): the due index and each
+   line of the ready index remember a *floor*, a key below which nothing is left.
+
+Scans return lists, never iterators: an iterator that someone keeps would hold the directory's lock.
+State, definition and page reads may come from another thread; everything else belongs to the owner's loop.
+"""
+
+from __future__ import annotations
+
+import bisect
+import shutil
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import msgspec
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    DbClosedError,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
+
+from streams.store.interface import (
+    DueEntry,
+    IndexHeader,
+    LedgerChange,
+    LedgerRecord,
+    ReadyKey,
+    ReadyLine,
+    StoreClosedError,
+    StoreCorruptError,
+    StoreCounts,
+    StoreError,
+    StoreIdentity,
+    StoreInUseError,
+    Unchanged,
+    line_prefix_of,
+    pack_header,
+    unpack_header,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+BLOCK_CACHE_BYTES: Final = 8 << 20
+"""Per partition: sixteen of them must fit into a small process; the kernel's page cache is behind it."""
+WRITE_BUFFER_BYTES: Final = 8 << 20
+"""Per partition, up to `WRITE_BUFFERS_MAX` of them: about 10,000 changes of state between two flushes."""
+WRITE_BUFFERS_MAX: Final = 3
+"""One is filled while two are flushed; more only helps a disk that cannot keep up anyway."""
+WAL_BYTES_MAX: Final = 64 << 20
+"""Bounds what an opening after a crash has to read back."""
+OPEN_FILES_MAX: Final = 256
+"""Per partition: 16 partitions stay below the usual limit of 65,536, and one has about 20 files a GB."""
+FUTURE_MAX_MS: Final = 24 * 3_600_000
+"""A store that was written further ahead than this has an unknown age. Steps of some hours are harmless,
+because the limit of age is itself half of what the ledger's retention would bear."""
+TOMBSTONE_WINDOW: Final = 4_096
+"""RocksDB compacts a file early if half of any such run of entries are deletions."""
+
+_DEFINITION: Final = b"d"
+_IDENTITY: Final = b"i"
+_POSITION: Final = b"p"
+_READY: Final = b"r"
+_STATE: Final = b"s"
+_DUE: Final = b"t"
+_INT64_MAX: Final = (1 << 63) - 1
+_MARK: Final = "DISCARD"
+_HEADER_LENGTH_BYTES: Final = 4
+
+_Index = tuple[int | None, tuple[bytes, ...]]
+
+
+class _Position(msgspec.Struct, frozen=True, array_like=True):
+    ledger_offset: int
+    written_at_ms: int
+    jobs: int
+    meta: dict[str, int]
+
+
+_encode = msgspec.msgpack.encode
+_decode_position = msgspec.msgpack.Decoder(_Position).decode
+_decode_identity = msgspec.msgpack.Decoder(StoreIdentity).decode
+
+
+def open_store(
+    path: Path,
+    identity: StoreIdentity,
+    now_ms: int,
+    age_max_ms: int,
+    log_end_offset: int | None = None,
+) -> tuple[RocksStore, str | None]:
+    """Open the store in `path`, or a new one if what lies there must not be used.
+
+    Gives the store and, if something was thrown away, the reason in words. `now_ms` is wall time.
+    `log_end_offset` is the ledger's end, where it is known already; a store beyond it belongs to a log that
+    is gone. The directory must belong to the store alone. Raises StoreInUseError if it is open elsewhere,
+    OSError if it cannot be replaced.
+    """
+    reason = None
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        try:
+            store = RocksStore(path, None, now_ms)
+        except StoreInUseError:
+            raise
+        except StoreError as error:
+            reason = f"unreadable: {error}"
+        else:
+            reason = _mistrust(store, path, identity, now_ms, age_max_ms) or _beyond(store, log_end_offset)
+            if reason is None:
+                return store, None
+            store.close()
+        _discard(path)
+    return RocksStore(path, identity, now_ms), reason
+
+
+def _mistrust(
+    store: RocksStore, path: Path, identity: StoreIdentity, now_ms: int, age_max_ms: int
+) -> str | None:
+    """Say why this store must not be used (DESIGN section 6, "Store"), or None."""
+    mark = path / _MARK
+    if mark.exists():
+        return f"corrupt: {mark.read_text(encoding='utf-8', errors='replace')}"
+    if store.identity != identity:
+        return f"another log: {store.identity} instead of {identity}"
+    age_ms = now_ms - store.written_at_ms
+    if age_ms > age_max_ms:
+        return f"too old: last written {age_ms} ms ago, allowed are {age_max_ms} ms"
+    if age_ms < -FUTURE_MAX_MS:
+        return f"of unknown age: last written {-age_ms} ms in the future"
+    return None
+
+
+def _beyond(store: RocksStore, log_end_offset: int | None) -> str | None:
+    if log_end_offset is not None and store.ledger_offset > log_end_offset:
+        return f"beyond the log: at offset {store.ledger_offset}, the log ends at {log_end_offset}"
+    return None
+
+
+def _discard(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _options() -> Options:
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(BLOCK_CACHE_BYTES))
+    table.set_bloom_filter(10, block_based=False)
+    options = Options(raw_mode=True)
+    options.create_if_missing(create_if_missing=True)
+    options.set_block_based_table_factory(table)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_max_write_buffer_number(WRITE_BUFFERS_MAX)
+    options.set_max_total_wal_size(WAL_BYTES_MAX)
+    options.set_max_open_files(OPEN_FILES_MAX)
+    options.set_max_background_jobs(2)
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(1 << 20)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    options.add_compact_on_deletion_collector_factory(TOMBSTONE_WINDOW, TOMBSTONE_WINDOW // 2, 0.5)
+    return options
+
+
+def _is_lock_error(text: str) -> bool:
+    return "lock hold by current process" in text or "While lock file" in text
+
+
+class _Pending:
+    """One write batch in the making, with what it will change in memory once it is written."""
+
+    def __init__(self, store: RocksStore) -> None:
+        self.batch = WriteBatch(raw_mode=True)
+        self.jobs_delta = 0
+        self.due_min: bytes | None = None
+        self.line_deltas: dict[bytes, int] = {}
+        self.line_mins: dict[bytes, bytes] = {}
+        self._store = store
+        self._touched: dict[bytes, _Index | None] = {}
+
+    def put_state(
+        self, job: bytes, header: bytes, state: bytes, index: _Index, before: _Index | None
+    ) -> None:
+        """Put a state and bring both indexes from what they held for the job to `index`."""
+        old = self._before(job, before)
+        self._touched[job] = index
+        self.batch.put(_STATE + job, header + state)
+        deadline_ms, ready = index
+        if old is None:
+            self.jobs_delta += 1
+            old = (None, ())
+        if deadline_ms != old[0]:
+            self._drop_due(job, old[0])
+            if deadline_ms is not None:
+                key = deadline_ms.to_bytes(8, "big") + job
+                self.batch.put(_DUE + key, b"")
+                if self.due_min is None or key < self.due_min:
+                    self.due_min = key
+        if ready != old[1]:
+            self._drop_ready([key for key in old[1] if key not in ready])
+            for key in ready:
+                if key not in old[1]:
+                    self._put_ready(key)
+
+    def delete_state(self, job: bytes, before: _Index | None) -> None:
+        """Delete a state, if there is one, and its index entries."""
+        old = self._before(job, before)
+        self._touched[job] = None
+        if old is not None:
+            self.jobs_delta -= 1
+            self.batch.delete(_STATE + job)
+            self._drop_due(job, old[0])
+            self._drop_ready(old[1])
+
+    def put_definition(self, job: bytes, definition: bytes | None) -> None:
+        """Put a definition, or delete it."""
+        if definition is None:
+            self.batch.delete(_DEFINITION + job)
+        else:
+            self.batch.put(_DEFINITION + job, definition)
+
+    def _before(self, job: bytes, known: _Index | None) -> _Index | None:
+        if job in self._touched:
+            return self._touched[job]
+        return known if known is not None else self._store.index_of(job)
+
+    def _drop_due(self, job: bytes, deadline_ms: int | None) -> None:
+        if deadline_ms is not None:
+            self.batch.delete(_DUE + deadline_ms.to_bytes(8, "big") + job)
+
+    def _put_ready(self, key: bytes) -> None:
+        self.batch.put(_READY + key, b"")
+        line = line_prefix_of(key)
+        self.line_deltas[line] = self.line_deltas.get(line, 0) + 1
+        lowest = self.line_mins.get(line)
+        if lowest is None or key < lowest:
+            self.line_mins[line] = key
+
+    def _drop_ready(self, keys: Sequence[bytes]) -> None:
+        for key in keys:
+            self.batch.delete(_READY + key)
+            line = line_prefix_of(key)
+            self.line_deltas[line] = self.line_deltas.get(line, 0) - 1
+
+
+class _Lines:
+    """The lines of the ready index that hold anything: count and floor of each, in key order."""
+
+    def __init__(self) -> None:
+        self.counts: dict[bytes, int] = {}
+        self.floors: dict[bytes, bytes] = {}
+        self.order: list[bytes] = []
+        self.total = 0
+
+    def note(self, line: bytes, delta: int, lowest_put: bytes | None) -> None:
+        """Follow one written batch. `lowest_put` is the lowest key that it put into the line."""
+        before = self.counts.get(line, 0)
+        count = before + delta
+        self.total += delta
+        if count == 0:
+            if before:
+                del self.counts[line], self.floors[line]
+                self.order.remove(line)
+            return
+        self.counts[line] = count
+        if before == 0:
+            bisect.insort(self.order, line)
+            self.floors[line] = line
+        elif lowest_put is None:
+            return
+        if before == 0 and lowest_put is not None:
+            self.floors[line] = lowest_put
+        elif lowest_put is not None and lowest_put < self.floors[line]:
+            self.floors[line] = lowest_put
+
+    def raise_floor(self, line: bytes, key: bytes) -> None:
+        """Remember that the line holds nothing below `key`."""
+        if line in self.floors:
+            self.floors[line] = key
+
+
+class RocksStore:
+    """See `streams.store.interface.Store`; made by `open_store`."""
+
+    def __init__(self, path: Path, create_as: StoreIdentity | None, now_ms: int) -> None:
+        """Open `path`. With `create_as`, the directory must be empty or missing and becomes a new store."""
+        self._path = path
+        self._lines = _Lines()
+        self._due_floor = b""
+        self._unlogged = False
+        self._db: Rdict | None = self._open_database()
+        try:
+            if create_as is not None:
+                self._create(create_as, now_ms)
+            self._identity, self._position = self._read_place()
+            self._count_ready()
+        except BaseException:
+            self._release()
+            raise
+
+    # ---- opening and closing
+
+    def _open_database(self) -> Rdict:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            return Rdict(str(self._path), _options())
+        except OSError as error:
+            raise StoreError(f"cannot open {self._path}: {error}") from error
+        except Exception as error:
+            if _is_lock_error(str(error)):
+                raise StoreInUseError(f"{self._path} is open elsewhere: {error}") from error
+            raise StoreCorruptError(f"cannot open {self._path}: {error}") from error
+
+    def _create(self, identity: StoreIdentity, now_ms: int) -> None:
+        batch = WriteBatch(raw_mode=True)
+        batch.put(_IDENTITY, _encode(identity))
+        batch.put(_POSITION, _encode(_Position(0, now_ms, 0, {})))
+        self._write(batch)
+
+    def _read_place(self) -> tuple[StoreIdentity, _Position]:
+        identity, position = self._get(_IDENTITY), self._get(_POSITION)
+        if identity is None or position is None:
+            raise StoreCorruptError(f"{self._path} has no identity or no position")
+        try:
+            return _decode_identity(identity), _decode_position(position)
+        except msgspec.MsgspecError as error:
+            raise StoreCorruptError(f"identity or position of {self._path} unreadable: {error}") from error
+
+    def _count_ready(self) -> None:
+        for key in self._keys(_READY, _STATE):
+            self._lines.note(line_prefix_of(key[1:]), 1, key[1:])
+
+    def close(self) -> None:
+        """See Store. After it no reference to the database is left, so its lock is free."""
+        if self._db is None:
+            return
+        try:
+            self._flush_unlogged()
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        database, self._db = self._db, None
+        if database is not None:
+            database.close()
+
+    # ---- place
+
+    @property
+    def identity(self) -> StoreIdentity:
+        """See Store."""
+        return self._identity
+
+    @property
+    def ledger_offset(self) -> int:
+        """See Store."""
+        return self._position.ledger_offset
+
+    @property
+    def meta(self) -> Mapping[str, int]:
+        """See Store."""
+        return MappingProxyType(self._position.meta)
+
+    @property
+    def written_at_ms(self) -> int:
+        """See Store."""
+        return self._position.written_at_ms
+
+    @property
+    def counts(self) -> StoreCounts:
+        """See Store."""
+        return StoreCounts(self._position.jobs, self._lines.total)
+
+    # ---- writes
+
+    def apply(
+        self,
+        changes: Sequence[LedgerChange],
+        *,
+        ledger_offset: int,
+        now_ms: int,
+        meta: Mapping[str, int] | None = None,
+    ) -> None:
+        """See Store."""
+        pending = _Pending(self)
+        for change in changes:
+            job = change.job_id.encode()
+            if not isinstance(change.definition, Unchanged):
+                pending.put_definition(job, change.definition)
+            if isinstance(change.state, Unchanged):
+                continue
+            before = None if change.previous is None else _index_from(change.previous)
+            if change.state is None:
+                pending.delete_state(job, before)
+                continue
+            ready = tuple([key.encode() for key in change.ready])
+            header = pack_header(change.deadline_ms, ready)
+            pending.put_state(job, header, change.state, (change.deadline_ms, ready), before)
+        self._flush_unlogged()
+        self._commit(pending, _Position(ledger_offset, now_ms, 0, dict(meta or {})), None)
+
+    def load(
+        self,
+        records: Sequence[LedgerRecord],
+        *,
+        ledger_offset: int,
+        now_ms: int,
+        meta: Mapping[str, int] | None = None,
+    ) -> None:
+        """See Store. Raises ValueError for a state record whose header is none."""
+        pending = _Pending(self)
+        for kind, job_id, value, header in records:
+            job = job_id.encode()
+            if kind == "d":
+                pending.put_definition(job, value)
+            elif value is None:
+                pending.delete_state(job, None)
+            else:
+                deadline_ms, ready, length = unpack_header(header)
+                if length != len(header):
+                    raise ValueError(f"index header of {job_id} has {len(header) - length} bytes too many")
+                pending.put_state(job, header, value, (deadline_ms, ready), None)
+        unlogged = WriteOptions()
+        unlogged.disable_wal(disable=True)
+        self._unlogged = True
+        self._commit(pending, _Position(ledger_offset, now_ms, 0, dict(meta or {})), unlogged)
+
+    def _commit(self, pending: _Pending, step: _Position, options: WriteOptions | None) -> None:
+        """Write the batch together with the new position, then follow it in memory."""
+        before = self._position
+        if step.ledger_offset < before.ledger_offset:
+            raise ValueError(f"ledger offset falls from {before.ledger_offset} to {step.ledger_offset}")
+        position = msgspec.structs.replace(
+            step, jobs=before.jobs + pending.jobs_delta, meta={**before.meta, **step.meta}
+        )
+        pending.batch.put(_POSITION, _encode(position))
+        self._write(pending.batch, options)
+        self._position = position
+        if pending.due_min is not None and pending.due_min < self._due_floor:
+            self._due_floor = pending.due_min
+        for line, delta in pending.line_deltas.items():
+            self._lines.note(line, delta, pending.line_mins.get(line))
+
+    def _flush_unlogged(self) -> None:
+        """Make loaded batches durable before anything that RocksDB's own log would bring back after a crash.
+
+        Otherwise a crash could keep a later batch and lose an earlier one.
+        """
+        if self._unlogged:
+            try:
+                self._database().flush()
+            except Exception as error:
+                self._fail(error, reading=False)
+            self._unlogged = False
+
+    # ---- reads
+
+    def state(self, job_id: str) -> bytes | None:
+        """See Store."""
+        value = self._get(_STATE + job_id.encode())
+        return None if value is None else _state_of(value)
+
+    def definition(self, job_id: str) -> bytes | None:
+        """See Store."""
+        return self._get(_DEFINITION + job_id.encode())
+
+    def header(self, job_id: str) -> IndexHeader | None:
+        """See Store."""
+        value = self._get(_STATE + job_id.encode())
+        return None if value is None else IndexHeader.decode(value)
+
+    def index_of(self, job: bytes) -> _Index | None:
+        """Give the header of an encoded job id, with its ready keys encoded; for writes."""
+        value = self._get(_STATE + job)
+        return None if value is None else unpack_header(value)[:2]
+
+    def due(self, after: DueEntry | None, until_ms: int, limit: int) -> list[DueEntry]:
+        """See Store."""
+        if until_ms < 0:
+            return []
+        start = b"" if after is None else after.deadline_ms.to_bytes(8, "big") + after.job_id.encode() + b"\0"
+        end = _behind(until_ms)
+        found = self._take(_DUE, max(start, self._due_floor), end, limit)
+        if start <= self._due_floor < end and limit > 0:
+            self._due_floor = found[0] if found else end
+        return [DueEntry(int.from_bytes(key[:8], "big"), key[8:].decode()) for key in found]
+
+    def ready_heads(self, now_ms: int, after: ReadyLine | None = None, limit: int = 1_000) -> list[ReadyKey]:
+        """See Store. Costs one seek for each line with a due run, and none for the others it knows of."""
+        order = self._lines.order
+        heads: list[ReadyKey] = []
+        if now_ms < 0:
+            return heads
+        due_end = _behind(now_ms)
+        at = 0 if after is None else bisect.bisect_right(order, after.encode())
+        for line in order[at:]:
+            if len(heads) >= limit:
+                break
+            floor, end = self._lines.floors[line], line + due_end
+            if floor >= end:
+                continue
+            found = self._take(_READY, floor, end, 1)
+            self._lines.raise_floor(line, found[0] if found else end)
+            heads.extend(ReadyKey.decode(key) for key in found)
+        return heads
+
+    def ready_line(
+        self, line: ReadyLine, until_due_ms: int, limit: int, after: ReadyKey | None = None
+    ) -> list[ReadyKey]:
+        """See Store."""
+        prefix = line.encode()
+        if prefix not in self._lines.counts or until_due_ms < 0:
+            return []
+        floor, end = self._lines.floors[prefix], prefix + _behind(until_due_ms)
+        start = prefix if after is None else after.encode() + b"\0"
+        found = self._take(_READY, max(start, floor), end, limit)
+        if start <= floor < end and limit > 0:
+            self._lines.raise_floor(prefix, found[0] if found else end)
+        return [ReadyKey.decode(key) for key in found]
+
+    def ready_counts(self) -> dict[ReadyLine, int]:
+        """See Store."""
+        counts = {}
+        for line, count in self._lines.counts.items():
+            tenant, queue, lane = line[:-1].split(b"\0", 1)[0], line[:-2].split(b"\0", 1)[1], line[-1]
+            counts[ReadyLine(tenant.decode(), queue.decode(), lane)] = count
+        return counts
+
+    def jobs(self, after_job_id: str | None, limit: int) -> list[tuple[str, bytes]]:
+        """See Store."""
+        start = _STATE if after_job_id is None else _STATE + after_job_id.encode() + b"\0"
+        page: list[tuple[str, bytes]] = []
+        database, options = self._database(), _bounded(_DUE)
+        try:
+            cursor = database.iter(options)
+            cursor.seek(start)
+            while len(page) < limit and cursor.valid():
+                page.append((cursor.key()[1:].decode(), _state_of(cursor.value())))
+                cursor.next()
+            cursor.status()
+        except Exception as error:
+            self._fail(error, reading=True)
+        return page
+
+    def verify(self) -> None:
+        """Read everything, and compare both indexes with the states. Raises StoreCorruptError.
+
+        For tests, the command line and whoever suspects the disk; it takes seconds for a million jobs.
+        """
+        due, ready, jobs = set(), set(), 0
+        cursor_from: str | None = None
+        while page := self.jobs(cursor_from, 1_000):
+            jobs += len(page)
+            cursor_from = page[-1][0]
+            for job_id, _ in page:
+                job = job_id.encode()
+                deadline_ms, keys = self.index_of(job) or (None, ())
+                ready.update(keys)
+                if deadline_ms is not None:
+                    due.add(deadline_ms.to_bytes(8, "big") + job)
+        stored_due = [key[1:] for key in self._keys(_DUE, b"u")]
+        stored_ready = [key[1:] for key in self._keys(_READY, _STATE)]
+        definitions = sum(1 for _ in self._keys(_DEFINITION, b"e"))
+        if (set(stored_due), set(stored_ready), jobs) != (due, ready, self._position.jobs):
+            reason = f"indexes disagree with {jobs} states and {definitions} definitions"
+            self._mark(reason)
+            raise StoreCorruptError(reason)
+
+    # ---- the database
+
+    def _database(self) -> Rdict:
+        if self._db is None:
+            raise StoreClosedError(f"{self._path} is closed")
+        return self._db
+
+    def _get(self, key: bytes) -> bytes | None:
+        database = self._database()
+        try:
+            value: bytes | None = database.get(key)
+        except Exception as error:
+            self._fail(error, reading=True)
+        return value
+
+    def _write(self, batch: WriteBatch, options: WriteOptions | None = None) -> None:
+        database = self._database()
+        try:
+            database.write(batch, options)
+        except Exception as error:
+            self._fail(error, reading=False)
+
+    def _take(self, space: bytes, start: bytes, end: bytes, limit: int) -> list[bytes]:
+        """Give up to `limit` keys of one key space in [start, end), without the space's prefix."""
+        found: list[bytes] = []
+        if start >= end:
+            return found
+        database, options = self._database(), _bounded(space + end)
+        try:
+            cursor = database.iter(options)
+            cursor.seek(space + start)
+            while len(found) < limit and cursor.valid():
+                found.append(cursor.key()[1:])
+                cursor.next()
+            cursor.status()
+        except Exception as error:
+            self._fail(error, reading=True)
+        return found
+
+    def _keys(self, start: bytes, end: bytes) -> Iterator[bytes]:
+        """Give all keys in [start, end); only for loops of this class that run to their end."""
+        database, options = self._database(), _bounded(end)
+        try:
+            cursor = database.iter(options)
+            cursor.seek(start)
+            while cursor.valid():
+                yield cursor.key()
+                cursor.next()
+            cursor.status()
+        except Exception as error:
+            self._fail(error, reading=True)
+
+    def _fail(self, error: Exception, *, reading: bool) -> NoReturn:
+        """Name the failure. A read that fails means damage; a write may just have met a full disk."""
+        if isinstance(error, DbClosedError):
+            raise StoreClosedError(f"{self._path} is closed") from error
+        if reading or "Corruption" in str(error):
+            self._mark(str(error))
+            raise StoreCorruptError(f"{self._path}: {error}") from error
+        raise StoreError(f"{self._path}: {error}") from error
+
+    def _mark(self, reason: str) -> None:
+        """Leave word for the next opening: the bad block may lie where opening does not look."""
+        (self._path / _MARK).write_text(reason, encoding="utf-8")
+
+
+def _index_from(header: IndexHeader) -> _Index:
+    return header.deadline_ms, tuple([key.encode() for key in header.ready])
+
+
+def _state_of(value: bytes) -> bytes:
+    return value[int.from_bytes(value[:_HEADER_LENGTH_BYTES], "big") :]
+
+
+def _behind(until_ms: int) -> bytes:
+    """Give the first 8-byte time above `until_ms`."""
+    return (min(until_ms, _INT64_MAX) + 1).to_bytes(8, "big")
+
+
+def _bounded(end: bytes) -> ReadOptions:
+    """Give read options that stop an iterator at `end`, before what may lie dead behind it."""
+    options = ReadOptions()
+    options.set_iterate_upper_bound(end)
+    return options

@@ -666,7 +666,8 @@ class KafkaCluster:
     def start(self, *, tethered: bool = False, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start what does not run yet and return when every node answers.
 
-        On failure what this call started is stopped again. A cluster that runs with other settings is an error.
+        On failure what this call started is stopped again. It is an error if the cluster runs with other
+        settings.
         """
         for attempt in range(1, FREE_PORT_ATTEMPTS + 1):
             try:
@@ -701,8 +702,8 @@ class KafkaCluster:
         if running and saved is not None and saved != self.spec:
             first = saved.ports[0].broker
             message = (
-                f"The Kafka in {self.root} runs with other settings (first port {first}). Use it as it is, or stop "
-                "it first with `horologd kafka stop`."
+                f"The Kafka in {self.root} runs with other settings (first port {first}). Use it as it is, "
+                "or stop it first with `horologd kafka stop`."
             )
             raise KafkaDevError(message)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunningKafka:
-    """The session's Kafka. `cluster` is None when it belongs to somebody else: then do not stop or pause it."""
+    """The session's Kafka. `cluster` is None when it is somebody else's: do not stop or pause that one."""
 
     bootstrap_servers: str
     cluster: KafkaCluster | None

@@ -151,7 +151,9 @@ class IndexHeader(msgspec.Struct, frozen=True):
 
 
 def pack_header(deadline_ms: int | None, ready_keys: Sequence[bytes]) -> bytes:
-    """Encode a header from encoded ready keys. Raises ValueError for a negative deadline."""
+    """Encode a header. Raises ValueError for a negative deadline or a ready key that is given twice."""
+    if len(ready_keys) > 1 and len(set(ready_keys)) != len(ready_keys):
+        raise ValueError(f"a ready key is given twice: {ready_keys!r}")
     if deadline_ms is None:
         stored_ms = _NO_DEADLINE
     elif deadline_ms < 0:

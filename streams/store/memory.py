@@ -1,7 +1,7 @@
 """The store in memory: dictionaries and two sorted lists. For the simulator and for tests.
 
-It keeps the contract of `streams.store.interface.Store` with none of the on-disk store's machinery, so that the
-two check each other. An insertion moves the tail of a list: fine up to some 100,000 jobs. To play a
+It keeps the contract of `streams.store.interface.Store` with none of the on-disk store's machinery, so that
+the two check each other. An insertion moves the tail of a list: fine up to some 100,000 jobs. To play a
 restart, keep the object; to play a lost store, make a new one.
 """
 

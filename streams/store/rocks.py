@@ -17,8 +17,8 @@ Guarantees, and what they rest on:
 2. Damage never shows as missing data. RocksDB checks every block that it reads; rocksdict's own `keys()` and
    `items()` end silently on a bad block, so all scans here go through an iterator and ask for its status.
    A failed read raises `StoreCorruptError` and leaves a mark, and the next `open_store` starts afresh.
-3. No read walks over entries deleted earlier (a seek over 100,000 of them takes 20 ms): the due index and each
-   line of the ready index remember a *floor*, a key below which nothing is left.
+3. No read walks over entries deleted earlier (a seek over 100,000 of them takes 20 ms): the due index and
+   each line of the ready index remember a *floor*, a key below which nothing is left.
 
 Scans return lists, never iterators: an iterator that someone keeps would hold the directory's lock.
 State, definition and page reads may come from another thread; everything else belongs to the owner's loop.
@@ -28,16 +28,15 @@ from __future__ import annotations
 
 import bisect
 import shutil
-from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from rocksdict import (
     BlockBasedOptions,
     Cache,
-    DBCompressionType,
     DbClosedError,
+    DBCompressionType,
     Options,
     Rdict,
     ReadOptions,
@@ -66,6 +65,7 @@ from streams.store.interface import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
 BLOCK_CACHE_BYTES: Final = 8 << 20
 """Per partition: sixteen of them must fit into a small process; the kernel's page cache is behind it."""
@@ -93,7 +93,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 _MARK: Final = "DISCARD"
 _HEADER_LENGTH_BYTES: Final = 4
 
-_Index = tuple[int | None, tuple[bytes, ...]]
+_Index = tuple[int | None, tuple[bytes, ...]]  # deadline, encoded ready keys
 
 
 class _Position(msgspec.Struct, frozen=True, array_like=True):
@@ -288,16 +288,12 @@ class _Lines:
         if count == 0:
             if before:
                 del self.counts[line], self.floors[line]
-                self.order.remove(line)
+                del self.order[bisect.bisect_left(self.order, line)]
             return
         self.counts[line] = count
         if before == 0:
             bisect.insort(self.order, line)
-            self.floors[line] = line
-        elif lowest_put is None:
-            return
-        if before == 0 and lowest_put is not None:
-            self.floors[line] = lowest_put
+            self.floors[line] = lowest_put or line
         elif lowest_put is not None and lowest_put < self.floors[line]:
             self.floors[line] = lowest_put
 
@@ -478,7 +474,7 @@ class RocksStore:
             try:
                 self._database().flush()
             except Exception as error:
-                self._fail(error, reading=False)
+                raise self._failure(error, reading=False) from error
             self._unlogged = False
 
     # ---- reads
@@ -550,8 +546,8 @@ class RocksStore:
         """See Store."""
         counts = {}
         for line, count in self._lines.counts.items():
-            tenant, queue, lane = line[:-1].split(b"\0", 1)[0], line[:-2].split(b"\0", 1)[1], line[-1]
-            counts[ReadyLine(tenant.decode(), queue.decode(), lane)] = count
+            tenant, queue, lane = line.split(b"\0", 2)
+            counts[ReadyLine(tenant.decode(), queue.decode(), lane[0])] = count
         return counts
 
     def jobs(self, after_job_id: str | None, limit: int) -> list[tuple[str, bytes]]:
@@ -567,7 +563,7 @@ class RocksStore:
                 cursor.next()
             cursor.status()
         except Exception as error:
-            self._fail(error, reading=True)
+            raise self._failure(error, reading=True) from error
         return page
 
     def verify(self) -> None:
@@ -575,7 +571,9 @@ class RocksStore:
 
         For tests, the command line and whoever suspects the disk; it takes seconds for a million jobs.
         """
-        due, ready, jobs = set(), set(), 0
+        due: set[bytes] = set()
+        ready: set[bytes] = set()
+        jobs = 0
         cursor_from: str | None = None
         while page := self.jobs(cursor_from, 1_000):
             jobs += len(page)
@@ -606,7 +604,7 @@ class RocksStore:
         try:
             value: bytes | None = database.get(key)
         except Exception as error:
-            self._fail(error, reading=True)
+            raise self._failure(error, reading=True) from error
         return value
 
     def _write(self, batch: WriteBatch, options: WriteOptions | None = None) -> None:
@@ -614,7 +612,7 @@ class RocksStore:
         try:
             database.write(batch, options)
         except Exception as error:
-            self._fail(error, reading=False)
+            raise self._failure(error, reading=False) from error
 
     def _take(self, space: bytes, start: bytes, end: bytes, limit: int) -> list[bytes]:
         """Give up to `limit` keys of one key space in [start, end), without the space's prefix."""
@@ -630,7 +628,7 @@ class RocksStore:
                 cursor.next()
             cursor.status()
         except Exception as error:
-            self._fail(error, reading=True)
+            raise self._failure(error, reading=True) from error
         return found
 
     def _keys(self, start: bytes, end: bytes) -> Iterator[bytes]:
@@ -644,16 +642,16 @@ class RocksStore:
                 cursor.next()
             cursor.status()
         except Exception as error:
-            self._fail(error, reading=True)
+            raise self._failure(error, reading=True) from error
 
-    def _fail(self, error: Exception, *, reading: bool) -> NoReturn:
+    def _failure(self, error: Exception, *, reading: bool) -> StoreError:
         """Name the failure. A read that fails means damage; a write may just have met a full disk."""
         if isinstance(error, DbClosedError):
-            raise StoreClosedError(f"{self._path} is closed") from error
+            return StoreClosedError(f"{self._path} is closed")
         if reading or "Corruption" in str(error):
             self._mark(str(error))
-            raise StoreCorruptError(f"{self._path}: {error}") from error
-        raise StoreError(f"{self._path}: {error}") from error
+            return StoreCorruptError(f"{self._path}: {error}")
+        return StoreError(f"{self._path}: {error}")
 
     def _mark(self, reason: str) -> None:
         """Leave word for the next opening: the bad block may lie where opening does not look."""

@@ -230,6 +230,15 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     cancel: bool = False
     """On a heartbeat's answer: stop, the run is to be cancelled."""
     blocked_by: str = ""
+    """The run in the way, under `blocked`."""
+    outcome: str = ""
+    """Of the run, where it is closed: `succeeded`, `skipped`, `cancelled` or `dead`."""
+    replayed: bool = False
+    """The command was a repeat: nothing changed, and the answer is the first one again."""
+    count: int = 0
+    """Occurrences that a backfill's range holds, or that a skip hit."""
+    warnings: tuple[str, ...] = ()
+    """Sentences for people, on a definition's answer."""
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):

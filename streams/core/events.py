@@ -10,6 +10,7 @@ import msgspec
 
 from streams.core.definition import Definition
 from streams.core.state import JobState, Lease, RunKind, SkipReason
+from streams.core.time import DroppedSlot
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +100,8 @@ class RunOpened(Event, frozen=True, kw_only=True):
     """From the schedule: shifted from a gap, merged slots, which pass."""
     missed: bool = False
     """Fell due while the partition had no working owner."""
+    forced: bool = False
+    """By a trigger with `force`."""
 
 
 class OccurrencesSkipped(Event, frozen=True, kw_only=True):
@@ -124,6 +127,30 @@ class CursorMoved(Event, frozen=True, kw_only=True):
     to_at_ms: int | None
     zone_data_from: str
     zone_data_to: str
+    at_ms: int
+
+
+class CursorNoted(Event, frozen=True, kw_only=True):
+    """The occurrence at the cursor, set by an event before this one, is irregular or follows dropped slots."""
+
+    next_at_ms: int
+    notes: tuple[str, ...]
+    dropped: tuple[DroppedSlot, ...]
+    at_ms: int
+
+
+class OccurrencesMissed(Event, frozen=True, kw_only=True):
+    """Catch-up `all` needs more than one decision: what is due before `until_ms` counts as missed."""
+
+    until_ms: int
+    at_ms: int
+
+
+class SlotSkipRequested(Event, frozen=True, kw_only=True):
+    """Somebody named an occurrence beyond the cursor that shall not run."""
+
+    slot_at_ms: int
+    actor: str
     at_ms: int
 
 
@@ -301,6 +328,9 @@ AnyEvent = (
     | RunOpened
     | OccurrencesSkipped
     | CursorMoved
+    | CursorNoted
+    | OccurrencesMissed
+    | SlotSkipRequested
     | LeaseGranted
     | LeaseRenewed
     | LeaseReleased

@@ -13,10 +13,14 @@ from typing import Final, Literal
 import msgspec
 
 from streams.core.definition import Definition, Lane
+from streams.core.time import DroppedSlot
 
 JobStatus = Literal["active", "finished", "deleted"]
 RunKind = Literal["schedule", "trigger", "backfill", "replay"]
 RunOutcome = Literal["succeeded", "skipped", "cancelled", "dead"]
+AttemptEnd = Literal["", "failing", "failed", "expiring", "expired", "released"]
+"""How an attempt ended. `failing` and `expiring` live inside one decision only: the verdict (retry, dead, cancelled)
+is the next event."""
 SkipReason = Literal[
     "overlap", "start_deadline", "catch_up", "paused", "gap", "calendar", "quota", "superseded", "requested", "deleted"
 ]
@@ -29,6 +33,15 @@ CLOSED_RUNS_MAX: Final = 16
 
 DEAD_RUNS_MAX: Final = 100
 """Older dead runs live in history; this many stay replayable without a look at it."""
+
+DEAD_PAYLOAD_BYTES_MAX: Final = 32 * 1024
+"""Payloads of their own that dead triggers keep for a replay, all together: an eighth of the state's bound."""
+
+ERROR_CHARS_MAX: Final = 500
+"""Of an error text in the state; history keeps more. 164 of these must fit into the state's 256 KB."""
+
+BACKFILLS_ENDED_MAX: Final = 8
+"""Repeats come within minutes; a job sees few backfills in that time."""
 
 FORGET_AFTER_MS: Final = 24 * 3_600_000
 """How long a finished or deleted job keeps its record after its last lease (DESIGN section 5)."""
@@ -77,6 +90,11 @@ class OpenRun(msgspec.Struct, frozen=True, kw_only=True):
     """How often this run's ancestors were replayed; has a ceiling."""
     error: str = ""
     """Of the last failed attempt."""
+    forced: bool = False
+    """A trigger with `force`: leased even while the job is paused."""
+    ended_token: int = 0
+    """Of the last attempt that ended without ending the run: a repeat of that `fail` or `release` is answered alike."""
+    ended_by: AttemptEnd = ""
 
 
 class ClosedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +111,10 @@ class ClosedRun(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     error: str = ""
     replays: int = 0
+    payload: bytes | None = None
+    """A dead run's own payload, for its replay."""
+    payload_dropped: bool = False
+    """It had one that no longer fits here: not replayable."""
 
 
 class Pause(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,11 +150,21 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     """Of the creating or last editing request, for idempotent repeats."""
     create_hash: str = ""
     """Of the request that created the job: its repeat gets the first answer."""
+    created_version: int = 1
+    """The first answer's version."""
     created_at_ms: int = 0
     created_next_at_ms: int | None = None
     """The first answer's nextRunAt."""
     next_at_ms: int | None = None
     """The cursor: the next occurrence not yet opened; None when the schedule has no more."""
+    next_notes: tuple[str, ...] = ()
+    """What is irregular about the cursor's occurrence."""
+    next_dropped: tuple[DroppedSlot, ...] = ()
+    """Slots before the cursor that the rules drop; recorded when the cursor is decided."""
+    missed_until_ms: int = 0
+    """Under catch-up `all`: occurrences before this instant fell due without a working owner; 0 is none."""
+    skip_at_ms: tuple[int, ...] = ()
+    """Occurrences beyond the cursor that somebody asked to skip, ascending."""
     decided_to_ms: int = 0
     """Every occurrence at or before this instant has its record; the cursor never goes back behind it."""
     occurrences_total: int = 0
@@ -147,6 +179,8 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     dead: tuple[ClosedRun, ...] = ()
     """Oldest first; replayable."""
     backfills: tuple[Backfill, ...] = ()
+    backfills_ended: tuple[str, ...] = ()
+    """The last ids, so that a repeated start is no second backfill."""
     lease_token_last: int = 0
     last_lease_at_ms: int = 0
     forget_at_ms: int = 0

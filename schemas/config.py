@@ -94,9 +94,7 @@ def _json_object(text: str) -> Mapping[str, object]:
     try:
         return dict(json.loads(text))
     except (ValueError, TypeError):
-        raise ValueError(
-            'it must be a JSON object, for example {"socket.keepalive.enable": "true"}'
-        ) from None
+        raise ValueError('it must be a JSON object, for example {"socket.keepalive.enable": "true"}') from None
 
 
 def _property_text(value: object) -> str:
@@ -134,16 +132,10 @@ class KafkaSettings(Section):
     )
     sasl_username: str | None = Field(default=None, description="User name for SASL.")
     sasl_password: SecretStr | None = Field(default=None, description="Password for SASL.")
-    ssl_ca_path: Path | None = Field(
-        default=None, description="PEM file of the authority that signed the brokers."
-    )
-    ssl_certificate_path: Path | None = Field(
-        default=None, description="PEM file of the client's certificate."
-    )
+    ssl_ca_path: Path | None = Field(default=None, description="PEM file of the authority that signed the brokers.")
+    ssl_certificate_path: Path | None = Field(default=None, description="PEM file of the client's certificate.")
     ssl_key_path: Path | None = Field(default=None, description="PEM file of the client's private key.")
-    ssl_key_password: SecretStr | None = Field(
-        default=None, description="Password of the client's private key."
-    )
+    ssl_key_password: SecretStr | None = Field(default=None, description="Password of the client's private key.")
     client: tuple[tuple[str, str], ...] = Field(
         default=(),
         description="Further librdkafka properties by their own names (TOML table; JSON in the environment).",
@@ -182,9 +174,7 @@ class KafkaSettings(Section):
         wants_login = self.security_protocol.startswith("SASL_")
         given = (self.sasl_mechanism, self.sasl_username, self.sasl_password)
         if wants_login and None in given:
-            raise ValueError(
-                f"{self.security_protocol} needs sasl_mechanism, sasl_username and sasl_password"
-            )
+            raise ValueError(f"{self.security_protocol} needs sasl_mechanism, sasl_username and sasl_password")
         if not wants_login and any(value is not None for value in given):
             raise ValueError(f"sasl_* is set but security_protocol is {self.security_protocol}; use SASL_SSL")
         return self
@@ -256,9 +246,7 @@ class SchedulerSettings(Section):
         default=Path(".horolog/data"),
         description="Local cache of the ledger; one directory a process, safe to lose.",
     )
-    admin_host: str = Field(
-        default="127.0.0.1", min_length=1, description="Address of the admin and query HTTP."
-    )
+    admin_host: str = Field(default="127.0.0.1", min_length=1, description="Address of the admin and query HTTP.")
     admin_port: Port = Field(
         default=6066, description="Port of the admin and query HTTP; 0 lets the system choose one."
     )
@@ -346,9 +334,7 @@ class SchedulerSettings(Section):
     offer_ttl_ms: int = Field(
         default=2000, ge=100, le=60_000, description="Age (ms) at which an offer not taken goes elsewhere."
     )
-    open_runs_max: int = Field(
-        default=64, ge=1, le=1000, description="Open runs of one job; more stay implied."
-    )
+    open_runs_max: int = Field(default=64, ge=1, le=1000, description="Open runs of one job; more stay implied.")
     state_bytes_max: int = Field(
         default=262_144,
         ge=16_384,
@@ -388,9 +374,7 @@ class GatewaySettings(Section):
 
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: Port = Field(default=8080, description="Port to listen on; 0 lets the system choose one.")
-    tokens_file: Path | None = Field(
-        default=None, description="File with the service tokens that the gateway accepts."
-    )
+    tokens_file: Path | None = Field(default=None, description="File with the service tokens that the gateway accepts.")
     lease_poll_max_ms: int = Field(
         default=20_000, ge=0, le=60_000, description="Longest wait (ms) of a worker's lease request."
     )
@@ -400,9 +384,7 @@ class GatewaySettings(Section):
         le=DAY_MS,
         description="Length (ms) of a lease for which the worker names none.",
     )
-    lease_batch_max: int = Field(
-        default=1000, ge=1, le=10_000, description="Runs that one lease request may ask for."
-    )
+    lease_batch_max: int = Field(default=1000, ge=1, le=10_000, description="Runs that one lease request may ask for.")
     payload_bytes_max: int = Field(
         default=65_536, ge=0, le=524_288, description="Payload of one job in bytes; the rest is 413."
     )
@@ -436,9 +418,7 @@ class GatewaySettings(Section):
 class LogSettings(Section):
     """Log lines on standard error."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least level written."
-    )
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level written.")
     format: Literal["auto", "json", "console"] = Field(
         default="auto",
         description="JSON lines, or for people; auto is console on a terminal and JSON otherwise.",

@@ -57,9 +57,7 @@ LIBS_VARIABLE = "HOROLOG_KAFKA_LIBS"
 
 # Waits for its standard input to close, which happens when the process that holds the other end is gone,
 # however it died; then ends the broker, if that pid is still the process that it was.
-_TETHER_SCRIPT = (
-    'read -r _; [ "$(cut -d" " -f22 "/proc/$1/stat" 2>/dev/null)" = "$2" ] && kill -9 "$1"; exit 0'
-)
+_TETHER_SCRIPT = 'read -r _; [ "$(cut -d" " -f22 "/proc/$1/stat" 2>/dev/null)" = "$2" ] && kill -9 "$1"; exit 0'
 
 
 class KafkaDevError(Exception):
@@ -461,9 +459,7 @@ class KafkaNode:
         if process is None:
             return NodeStatus(self.node_id, "stopped", self.address, None, None, self.log_path)
         state = "running" if self.answers() else "silent"
-        return NodeStatus(
-            self.node_id, state, self.address, process.pid, process_rss_mb(process.pid), self.log_path
-        )
+        return NodeStatus(self.node_id, state, self.address, process.pid, process_rss_mb(process.pid), self.log_path)
 
     def send(self, number: signal.Signals) -> bool:
         """Send a signal to the broker; False if it does not run."""

@@ -1,0 +1,33 @@
+# What a clean clone needs: Python 3.11 to 3.13, Java 17 or newer, Maven. `make test` does everything.
+#   make setup   .venv with both distributions and the development tools, and Kafka's jars; quick when done
+#   make lint    ruff, mypy, import-linter
+#   make test    setup, lint, and every test, on a real Kafka that the tests start and stop
+#   make format  let ruff format the code
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DELETE_ON_ERROR:
+.PHONY: setup lint test format
+
+setup: $(INSTALLED)
+	@$(BIN)/horologd kafka fetch
+
+# Touched last, so that an installation that failed half-way is done again.
+$(INSTALLED): pyproject.toml connectors/sdk/pyproject.toml Makefile
+	@python="$$(sh .ci/find-python)" && { $(BIN)/python -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV); }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e connectors/sdk -e '.[dev]'
+	@touch $@
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest
+
+format: setup
+	$(BIN)/ruff format .

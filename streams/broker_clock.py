@@ -17,18 +17,18 @@ stays a lower bound however the clocks drifted since, and gives way to newer one
 **It is set back:** nothing in a lower bound can show that, so three other things do.
 1. A sample that is stamped earlier than the one before it by more than `JITTER_MS`, although it was
    appended later.
-2. A sample that gives `sent_monotonic_ms`: the broker's clock, at the local instant of sending, had not passed
-   `log_append_ms`. If the estimate says that it had, the estimate is void. This finds any step that is
-   longer than the round trip.
+2. A sample that gives `sent_monotonic_ms`: the broker's clock, at the local instant of sending, had not
+   passed `log_append_ms`. If the estimate says that it had, the estimate is void. This finds any step that
+   is longer than the round trip.
 3. If both see nothing (a small step without `sent_monotonic_ms`): the window, after two minutes.
 In the first two cases all older bounds are dropped and the new sample counts alone.
 
 **What callers see** (`now_ms`): a clock that does not go back, with one exception. When the estimate falls
 behind what was said before by at most `HOLD_MAX_MS`, the clock stands still until the estimate has caught
-up, which takes no longer than that. When it falls by more, the clock goes back to the estimate: an owner must not
-be frozen for two hours because somebody corrected a clock. Nothing runs twice from that, for what
-was opened is in the ledger; deadlines that were future and passed become future again, and
-`steps_back` rises, for the owner to rewind its wheel.
+up, which takes no longer than that, and no instant is reached that the broker had not reached. When it
+falls by more, the clock goes back to the estimate: an owner must not be frozen for two hours because
+somebody corrected a clock. Nothing runs twice from that, for what was opened is in the ledger. Deadlines
+that lie between the two are future again, and `steps_back` rises, for the owner to rewind its wheel.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class BrokerClock:
         self._stamped_ms: int | None = None
         self._said_ms: int | None = None
         self._steps_back = 0
-        self._resets: list[str] = []
+        self._last_reset: str | None = None
 
     @property
     def ready(self) -> bool:
@@ -80,7 +80,7 @@ class BrokerClock:
     @property
     def last_reset(self) -> str | None:
         """Why the bounds were last dropped, for the log."""
-        return self._resets[-1] if self._resets else None
+        return self._last_reset
 
     def sample(
         self, log_append_ms: int, acked_monotonic_ms: float, sent_monotonic_ms: float | None = None
@@ -110,7 +110,7 @@ class BrokerClock:
         self._bounds.clear()
         self._best = None
         self._stamped_ms = None
-        self._resets = [reason]
+        self._last_reset = reason
 
     def now_ms(self, monotonic_ms: float) -> int:
         """Give the latest broker time that has surely been reached. Raises ClockNotReadyError.
@@ -127,7 +127,7 @@ class BrokerClock:
         return estimate
 
     def skew_ms(self, wall_ms: float, monotonic_ms: float) -> float:
-        """Give local wall clock minus broker's clock, both at `monotonic_ms`. Too high by the latency at most.
+        """Give local wall clock minus broker's clock at `monotonic_ms`; too high by the latency at most.
 
         Raises ClockNotReadyError.
         """
@@ -135,7 +135,7 @@ class BrokerClock:
 
     def _estimate(self, monotonic_ms: float) -> float:
         if self._best is None:
-            raise ClockNotReadyError(self.last_reset or "no sample yet")
+            raise ClockNotReadyError(self._last_reset or "no sample yet")
         return monotonic_ms + self._best - _DRIFT * monotonic_ms
 
     def _is_set_back(self, log_append_ms: int, sent_monotonic_ms: float | None) -> bool:

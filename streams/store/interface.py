@@ -33,9 +33,7 @@ LANE_MAX: Final = 255
 """A lane is one byte of the ready key."""
 
 _NUL: Final = b"\0"
-_HEADER_FIXED: Final = struct.Struct(
-    ">IqH"
-)  # length of the whole header, deadline or -1, number of ready keys
+_HEADER_FIXED: Final = struct.Struct(">IqH")  # length of the whole header, deadline or -1, number of ready keys
 _KEY_LENGTH: Final = struct.Struct(">H")
 _LINE_TAIL: Final = struct.Struct(">BQ")  # lane, due_at_ms
 _NO_DEADLINE: Final = -1

@@ -172,11 +172,7 @@ class MemoryStore:
         """See Store."""
         self._check_open()
         behind = sorted(
-            (
-                job_id
-                for job_id in self._states
-                if after_job_id is None or job_id.encode() > after_job_id.encode()
-            ),
+            (job_id for job_id in self._states if after_job_id is None or job_id.encode() > after_job_id.encode()),
             key=str.encode,
         )
         return [(job_id, self._states[job_id][1]) for job_id in behind[:limit]]

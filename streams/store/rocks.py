@@ -83,6 +83,9 @@ because the limit of age is itself half of what the ledger's retention would bea
 TOMBSTONE_WINDOW: Final = 4_096
 """RocksDB compacts a file early if half of any such run of entries are deletions."""
 
+PAGE_KEYS: Final = 10_000
+"""How many keys a scan of everything holds at once."""
+
 _DEFINITION: Final = b"d"
 _IDENTITY: Final = b"i"
 _POSITION: Final = b"p"
@@ -139,9 +142,7 @@ def open_store(
     return RocksStore(path, identity, now_ms), reason
 
 
-def _mistrust(
-    store: RocksStore, path: Path, identity: StoreIdentity, now_ms: int, age_max_ms: int
-) -> str | None:
+def _mistrust(store: RocksStore, path: Path, identity: StoreIdentity, now_ms: int, age_max_ms: int) -> str | None:
     """Say why this store must not be used (DESIGN section 6, "Store"), or None."""
     mark = path / _MARK
     if mark.exists():
@@ -206,9 +207,7 @@ class _Pending:
         self._store = store
         self._touched: dict[bytes, _Index | None] = {}
 
-    def put_state(
-        self, job: bytes, header: bytes, state: bytes, index: _Index, before: _Index | None
-    ) -> None:
+    def put_state(self, job: bytes, header: bytes, state: bytes, index: _Index, before: _Index | None) -> None:
         """Put a state and bring both indexes from what they held for the job to `index`."""
         old = self._before(job, before)
         self._touched[job] = index
@@ -351,8 +350,8 @@ class RocksStore:
             raise StoreCorruptError(f"identity or position of {self._path} unreadable: {error}") from error
 
     def _count_ready(self) -> None:
-        for key in self._keys(_READY, _STATE):
-            self._lines.note(line_prefix_of(key[1:]), 1, key[1:])
+        for key in self._all(_READY):
+            self._lines.note(line_prefix_of(key), 1, key)
 
     def close(self) -> None:
         """See Store. After it no reference to the database is left, so its lock is free."""
@@ -445,7 +444,7 @@ class RocksStore:
                     raise ValueError(f"index header of {job_id} has {len(header) - length} bytes too many")
                 pending.put_state(job, header, value, (deadline_ms, ready), None)
         unlogged = WriteOptions()
-        unlogged.disable_wal(disable=True)
+        unlogged.disable_wal = True  # type: ignore[assignment, method-assign]  # a property; the stub errs
         self._unlogged = True
         self._commit(pending, _Position(ledger_offset, now_ms, 0, dict(meta or {})), unlogged)
 
@@ -553,18 +552,8 @@ class RocksStore:
     def jobs(self, after_job_id: str | None, limit: int) -> list[tuple[str, bytes]]:
         """See Store."""
         start = _STATE if after_job_id is None else _STATE + after_job_id.encode() + b"\0"
-        page: list[tuple[str, bytes]] = []
-        database, options = self._database(), _bounded(_DUE)
-        try:
-            cursor = database.iter(options)
-            cursor.seek(start)
-            while len(page) < limit and cursor.valid():
-                page.append((cursor.key()[1:].decode(), _state_of(cursor.value())))
-                cursor.next()
-            cursor.status()
-        except Exception as error:
-            raise self._failure(error, reading=True) from error
-        return page
+        found = self._scan(start, _DUE, limit, values=True)
+        return [(key[1:].decode(), _state_of(value)) for key, value in found]
 
     def verify(self) -> None:
         """Read everything, and compare both indexes with the states. Raises StoreCorruptError.
@@ -574,20 +563,15 @@ class RocksStore:
         due: set[bytes] = set()
         ready: set[bytes] = set()
         jobs = 0
-        cursor_from: str | None = None
-        while page := self.jobs(cursor_from, 1_000):
-            jobs += len(page)
-            cursor_from = page[-1][0]
-            for job_id, _ in page:
-                job = job_id.encode()
-                deadline_ms, keys = self.index_of(job) or (None, ())
-                ready.update(keys)
-                if deadline_ms is not None:
-                    due.add(deadline_ms.to_bytes(8, "big") + job)
-        stored_due = [key[1:] for key in self._keys(_DUE, b"u")]
-        stored_ready = [key[1:] for key in self._keys(_READY, _STATE)]
-        definitions = sum(1 for _ in self._keys(_DEFINITION, b"e"))
-        if (set(stored_due), set(stored_ready), jobs) != (due, ready, self._position.jobs):
+        for job in self._all(_STATE):
+            deadline_ms, keys = self.index_of(job) or (None, ())
+            jobs += 1
+            ready.update(keys)
+            if deadline_ms is not None:
+                due.add(deadline_ms.to_bytes(8, "big") + job)
+        definitions = sum(1 for job in self._all(_DEFINITION) if self._get(_DEFINITION + job) is not None)
+        stored = set(self._all(_DUE)), set(self._all(_READY)), self._position.jobs
+        if stored != (due, ready, jobs):
             reason = f"indexes disagree with {jobs} states and {definitions} definitions"
             self._mark(reason)
             raise StoreCorruptError(reason)
@@ -616,33 +600,36 @@ class RocksStore:
 
     def _take(self, space: bytes, start: bytes, end: bytes, limit: int) -> list[bytes]:
         """Give up to `limit` keys of one key space in [start, end), without the space's prefix."""
-        found: list[bytes] = []
         if start >= end:
-            return found
-        database, options = self._database(), _bounded(space + end)
+            return []
+        return [key[1:] for key, _ in self._scan(space + start, space + end, limit, values=False)]
+
+    def _all(self, space: bytes) -> Iterator[bytes]:
+        """Give every key of one key space; no database iterator lives between two of them."""
+        start, end = space, bytes([space[0] + 1])
+        while page := self._scan(start, end, PAGE_KEYS, values=False):
+            for key, _ in page:
+                yield key[1:]
+            start = page[-1][0] + b"\0"
+
+    def _scan(self, start: bytes, end: bytes, limit: int, *, values: bool) -> list[tuple[bytes, bytes]]:
+        """Give up to `limit` entries in [start, end); the one place that holds a database iterator.
+
+        `status` tells the end of the range from a bad block. The iterator is dropped before an error leaves,
+        since the error's traceback would keep it, and with it the directory's lock.
+        """
+        found: list[tuple[bytes, bytes]] = []
+        cursor = self._database().iter(_bounded(end))
         try:
-            cursor = database.iter(options)
-            cursor.seek(space + start)
+            cursor.seek(start)
             while len(found) < limit and cursor.valid():
-                found.append(cursor.key()[1:])
+                found.append((cursor.key(), cursor.value() if values else b""))
                 cursor.next()
             cursor.status()
         except Exception as error:
+            del cursor
             raise self._failure(error, reading=True) from error
         return found
-
-    def _keys(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """Give all keys in [start, end); only for loops of this class that run to their end."""
-        database, options = self._database(), _bounded(end)
-        try:
-            cursor = database.iter(options)
-            cursor.seek(start)
-            while cursor.valid():
-                yield cursor.key()
-                cursor.next()
-            cursor.status()
-        except Exception as error:
-            raise self._failure(error, reading=True) from error
 
     def _failure(self, error: Exception, *, reading: bool) -> StoreError:
         """Name the failure. A read that fails means damage; a write may just have met a full disk."""

@@ -1,0 +1,296 @@
+"""``compile_schedule``: a spec, a job id, a window, jitter and calendars become one ``Schedule``.
+
+Contract: this is the function behind preview *and* execution (issue 5, item 3). Pure: the same arguments give the same
+occurrences in every process. Order of the layers: slots of the spec in its zone, then the active window, then
+exclusion calendars, then jitter. Instants are ms; ``after`` is exclusive, ``until`` inclusive, ``before`` exclusive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from streams.core.time.cron_fields import stable_hash, uses_hash
+from streams.core.time.describe import describe_spec
+from streams.core.time.exclusions import Exclusions
+from streams.core.time.slots import END_INSTANT_MS, FIRST_INSTANT_MS, Slot, SlotSource
+from streams.core.time.sources import build_source
+from streams.core.time.specs import (
+    DROPPED_LISTED_MAX,
+    CalendarSpec,
+    CronSpec,
+    DroppedSlot,
+    Jitter,
+    LocalOneOffSpec,
+    Occurrence,
+    OneOffSpec,
+    ScheduleSpec,
+    Window,
+)
+from streams.core.time.zone_text import local_at
+from streams.core.time.zones import INSTALLED_ZONE_DATA, ZoneData, ZoneRules
+
+#: Compiled slot sources, shared by all jobs with the same spec; a few kilobytes each.
+SOURCES_CACHED = 8_192
+#: Schedules, one a job; the hot set of one owner's partitions.
+SCHEDULES_CACHED = 65_536
+#: Below this many slots a count with calendars steps; above it the excluded spans are subtracted.
+_COUNT_BY_STEP_MAX = 256
+
+NO_WINDOW = Window()
+NO_JITTER = Jitter()
+
+
+class Schedule:
+    """All occurrences of one job's schedule. Immutable; safe to share."""
+
+    __slots__ = (
+        "_end",
+        "_exclusions",
+        "_job_id",
+        "_plain",
+        "_source",
+        "_start",
+        "jitter",
+        "spec",
+        "window",
+        "zone_data",
+    )
+
+    def __init__(
+        self,
+        spec: ScheduleSpec,
+        job_id: str,
+        window: Window,
+        jitter: Jitter,
+        calendars: tuple[CalendarSpec, ...],
+        zone_data: ZoneData,
+    ) -> None:
+        self.spec = spec
+        self.window = window
+        self.jitter = jitter
+        self.zone_data = zone_data
+        self._job_id = job_id
+        self._source: SlotSource = _cached_source(spec, job_id if _needs_job_id(spec) else "", zone_data)
+        self._start = FIRST_INSTANT_MS if window.start_at_ms is None else window.start_at_ms
+        self._end = END_INSTANT_MS - 1 if window.end_at_ms is None else window.end_at_ms
+        self._exclusions = Exclusions(calendars, zone_data) if calendars else None
+        self._plain = window == NO_WINDOW and jitter.kind == "none" and not calendars
+
+    @property
+    def elapsed(self) -> bool:
+        """Whether R3 (every real instant) rules instead of R2 (fixed local times)."""
+        return self._source.elapsed
+
+    @property
+    def one_off(self) -> bool:
+        """Whether the schedule is a single instant or local time."""
+        return isinstance(self.spec, OneOffSpec | LocalOneOffSpec)
+
+    @property
+    def zone(self) -> ZoneRules:
+        """The zone of the schedule; UTC for instants."""
+        return self.zone_data.zone(getattr(self.spec, "time_zone", "UTC"))
+
+    def next_after(self, after_ms: int) -> Occurrence | None:
+        """The first occurrence after ``after_ms``, or None."""
+        if self._plain:
+            found = self._source.next_slot(after_ms)
+            return None if found is None else Occurrence(found[0], found[0], found[1], found[2])
+        if self.jitter.kind == "occurrence":
+            held = self._previous_slot(after_ms + 1)
+            if held is not None and held[0] + self._delay(held[0]) > after_ms:
+                return self._occurrence(held)
+        elif self.jitter.kind == "job":
+            after_ms -= self._delay(0)
+        slot = self._next_slot(after_ms)
+        return None if slot is None else self._occurrence(slot)
+
+    def previous_before(self, before_ms: int) -> Occurrence | None:
+        """The last occurrence before ``before_ms``, or None. Its ``dropped`` is empty."""
+        if self.jitter.kind == "job":
+            before_ms -= self._delay(0)
+        slot = self._previous_slot(before_ms)
+        if slot is not None and self.jitter.kind == "occurrence" and slot[0] + self._delay(slot[0]) >= before_ms:
+            slot = self._previous_slot(slot[0])
+        return None if slot is None else self._occurrence(slot)
+
+    def latest_in(self, after_ms: int, until_ms: int) -> Occurrence | None:
+        """The last occurrence in ``(after_ms, until_ms]``, without walking the ones before it."""
+        found = self.previous_before(until_ms + 1)
+        return found if found is not None and found.at_ms > after_ms else None
+
+    def first_occurrence(self, created_ms: int) -> Occurrence | None:
+        """The first occurrence of a job created at ``created_ms``.
+
+        A one-off whose instant has passed is due at once (one rule, live and on replay: E03); any
+        other schedule begins with the first occurrence after its creation.
+        """
+        return self.next_after(FIRST_INSTANT_MS - 1 if self.one_off else created_ms)
+
+    def iter_between(self, after_ms: int, until_ms: int) -> Iterator[Occurrence]:
+        """Every occurrence in ``(after_ms, until_ms]``, in order."""
+        found = self.next_after(after_ms)
+        while found is not None and found.at_ms <= until_ms:
+            yield found
+            found = self.next_after(found.at_ms)
+
+    def count_between(self, after_ms: int, until_ms: int) -> int:
+        """How many occurrences lie in ``(after_ms, until_ms]``; cost does not grow with the answer."""
+        if until_ms <= after_ms:
+            return 0
+        if self.jitter.kind == "job":
+            delay = self._delay(0)
+            return self._count_slots(after_ms - delay, until_ms - delay)
+        total = self._count_slots(after_ms, until_ms)
+        if self.jitter.kind == "occurrence":
+            total += self._held_over(after_ms) - self._held_over(until_ms)
+        return total
+
+    def dropped_between(self, after_ms: int, until_ms: int) -> tuple[DroppedSlot, ...]:
+        """Slots in ``(after_ms, until_ms]`` that the rules drop: what ``next_after`` reports, for a range without a next."""
+        first = max(after_ms, self._start - 1)
+        last = min(until_ms, self._end)
+        dropped = self._source.dropped_slots(first, last)
+        slot = self._source.next_slot(first) if self._exclusions is not None else None
+        while slot is not None and slot[0] <= last:
+            span = self._excluded(slot[0])
+            if span is not None:
+                dropped += self._excluded_records(slot[0], min(span[1], last + 1))
+            slot = self._source.next_slot(slot[0] if span is None else span[1] - 1)
+        return dropped
+
+    def local_text(self, instant_ms: int) -> str:
+        """Wall-clock text of an instant with its offset, in the schedule's zone."""
+        return local_at(self.zone, instant_ms)
+
+    def describe(self) -> str:
+        """The rule in words, with what happens in skipped and repeated hours."""
+        return describe_spec(self.spec, self._source, self._job_id, self.window, self.jitter)
+
+    def _occurrence(self, slot: Slot) -> Occurrence:
+        at_ms, notes, dropped = slot
+        delay = self._delay(at_ms)
+        if delay:
+            notes += (f"jitter {delay / 1000:g} s",)
+        return Occurrence(at_ms + delay, at_ms, notes, dropped)
+
+    def _delay(self, slot_ms: int) -> int:
+        """Jitter of a slot: from the job alone, or from job and slot within the gap to the next slot of the bare schedule."""
+        kind, window_ms = self.jitter.kind, self.jitter.window_ms
+        if kind == "none" or window_ms <= 0:
+            return 0
+        if kind == "job":
+            return stable_hash("jitter", self._job_id) % window_ms
+        following = self._source.next_slot(slot_ms)
+        if following is not None:
+            window_ms = min(window_ms, following[0] - slot_ms)
+        return stable_hash("jitter", f"{self._job_id}@{slot_ms}") % window_ms
+
+    def _held_over(self, instant_ms: int) -> int:
+        """1 if the latest slot up to an instant is delayed past it."""
+        slot = self._previous_slot(instant_ms + 1)
+        return int(slot is not None and slot[0] + self._delay(slot[0]) > instant_ms)
+
+    def _excluded(self, slot_ms: int) -> tuple[int, int, str] | None:
+        return None if self._exclusions is None else self._exclusions.span_at(slot_ms)
+
+    def _next_slot(self, after_ms: int) -> Slot | None:
+        """The first slot inside the window that no calendar excludes."""
+        slot = self._source.next_slot(max(after_ms, self._start - 1))
+        dropped: tuple[DroppedSlot, ...] = ()
+        while slot is not None and slot[0] <= self._end:
+            dropped += slot[2]
+            span = self._excluded(slot[0])
+            if span is None:
+                return (slot[0], slot[1], dropped)
+            if len(dropped) < DROPPED_LISTED_MAX:
+                dropped += self._excluded_records(slot[0], min(span[1], self._end + 1))
+            else:
+                dropped = self._fold(dropped, slot[0], min(span[1], self._end + 1))
+            slot = self._source.next_slot(span[1] - 1)
+        return None
+
+    def _previous_slot(self, before_ms: int) -> Slot | None:
+        slot = self._source.previous_slot(min(before_ms, self._end + 1))
+        while slot is not None and slot[0] >= self._start:
+            span = self._excluded(slot[0])
+            if span is None:
+                return slot
+            slot = self._source.previous_slot(span[0])
+        return None
+
+    def _excluded_records(self, first_ms: int, end_ms: int) -> tuple[DroppedSlot, ...]:
+        """Records of the slots in ``[first_ms, end_ms)``, which a calendar excludes."""
+        total = self._source.count_slots(first_ms - 1, end_ms - 1)
+        records: list[DroppedSlot] = []
+        slot = self._source.next_slot(first_ms - 1)
+        while slot is not None and slot[0] < end_ms and len(records) < DROPPED_LISTED_MAX:
+            rest = total - len(records) if len(records) == DROPPED_LISTED_MAX - 1 else 1
+            records.append(DroppedSlot(local=self.local_text(slot[0]), at_ms=slot[0], reason="calendar", count=rest))
+            slot = self._source.next_slot(slot[0])
+        return tuple(records)
+
+    def _fold(self, dropped: tuple[DroppedSlot, ...], first_ms: int, end_ms: int) -> tuple[DroppedSlot, ...]:
+        """Past the listing bound a whole span is added to the last record's count."""
+        last = dropped[-1]
+        more = last.count + self._source.count_slots(first_ms - 1, end_ms - 1)
+        folded = DroppedSlot(local=last.local, at_ms=last.at_ms, reason=last.reason, count=more)
+        return (*dropped[:-1], folded)
+
+    def _count_slots(self, after_ms: int, until_ms: int) -> int:
+        after_ms, until_ms = max(after_ms, self._start - 1), min(until_ms, self._end)
+        if until_ms <= after_ms:
+            return 0
+        total = self._source.count_slots(after_ms, until_ms)
+        if self._exclusions is None or total == 0:
+            return total
+        if total <= _COUNT_BY_STEP_MAX:
+            return self._count_by_step(after_ms, until_ms)
+        for start, end in self._exclusions.merged_spans(after_ms, until_ms):
+            total -= self._source.count_slots(max(start - 1, after_ms), min(end - 1, until_ms))
+        return total
+
+    def _count_by_step(self, after_ms: int, until_ms: int) -> int:
+        total = 0
+        slot = self._next_slot(after_ms)
+        while slot is not None and slot[0] <= until_ms:
+            total += 1
+            slot = self._next_slot(slot[0])
+        return total
+
+
+def _needs_job_id(spec: ScheduleSpec) -> bool:
+    return isinstance(spec, CronSpec) and uses_hash(spec.expression)
+
+
+@lru_cache(maxsize=SOURCES_CACHED)
+def _cached_source(spec: ScheduleSpec, job_id: str, zone_data: ZoneData) -> SlotSource:
+    return build_source(spec, job_id, zone_data)
+
+
+@lru_cache(maxsize=SCHEDULES_CACHED)
+def _cached_schedule(
+    spec: ScheduleSpec,
+    job_id: str,
+    window: Window,
+    jitter: Jitter,
+    calendars: tuple[CalendarSpec, ...],
+    zone_data: ZoneData,
+) -> Schedule:
+    return Schedule(spec, job_id, window, jitter, calendars, zone_data)
+
+
+def compile_schedule(  # noqa: PLR0913 - the public contract: all but the first two have defaults
+    spec: ScheduleSpec,
+    *,
+    job_id: str,
+    window: Window = NO_WINDOW,
+    jitter: Jitter = NO_JITTER,
+    calendars: tuple[CalendarSpec, ...] = (),
+    zone_data: ZoneData = INSTALLED_ZONE_DATA,
+) -> Schedule:
+    """Compile once, cached. Raises InvalidSchedule; accepts what never fires (``validate_spec`` refuses that)."""
+    # Only H and jitter read the job id: without them all jobs with one spec share one object.
+    key = job_id if jitter.kind != "none" or _needs_job_id(spec) else ""
+    return _cached_schedule(spec, key, window, jitter, calendars, zone_data)

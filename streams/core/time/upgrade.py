@@ -1,0 +1,52 @@
+"""A change of the zone-data version: what becomes of the open cursor of a job (issue 5, item 5; A60, A61).
+
+Contract: pure. The owner calls ``recompute_cursor`` once a job and version change, and records the move as an event.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from streams.core.time.schedule import Schedule
+
+
+class CursorMove(msgspec.Struct, frozen=True):
+    """The open occurrence moved. ``to_ms`` None means that nothing follows under the new data."""
+
+    from_ms: int | None
+    to_ms: int | None
+    from_local: str
+    to_local: str
+    from_version: str
+    to_version: str
+
+
+def recompute_cursor(old: Schedule, new: Schedule, cursor_at_ms: int | None, after_ms: int) -> CursorMove | None:
+    """The move of a cursor from ``old`` to ``new`` zone data, or None if the occurrence stays.
+
+    ``cursor_at_ms`` is the next occurrence not yet opened, ``after_ms`` the last instant that is settled (the last opened occurrence,
+    or the job's creation). A fixed local time that ran under the old data does not run again when the new data puts it later;
+    one that the new data puts into the past is due at once, never lost.
+    """
+    found = new.next_after(after_ms)
+    if not old.elapsed:
+        settled = old.previous_before(after_ms + 1)
+        if settled is not None and settled.at_ms == after_ms:
+            local_settled = _local_ms(old, settled.slot_ms)
+            while found is not None and _local_ms(new, found.slot_ms) <= local_settled:
+                found = new.next_after(found.at_ms)
+    to_ms = None if found is None else found.at_ms
+    if to_ms == cursor_at_ms:
+        return None
+    return CursorMove(
+        from_ms=cursor_at_ms,
+        to_ms=to_ms,
+        from_local="" if cursor_at_ms is None else old.local_text(cursor_at_ms),
+        to_local="" if to_ms is None else new.local_text(to_ms),
+        from_version=old.zone_data.version,
+        to_version=new.zone_data.version,
+    )
+
+
+def _local_ms(schedule: Schedule, instant_ms: int) -> int:
+    return instant_ms + schedule.zone.offset_at(instant_ms // 1000) * 1000

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from streams.core.time.civil import DAY_S, END_DAY, MONTH_COUNT, MONTH_START, month_index
-from streams.core.time.specs import CalendarUnit
+
+if TYPE_CHECKING:
+    from streams.core.time.specs import CalendarUnit
 
 
 class CalendarPattern:
@@ -44,14 +48,14 @@ class CalendarPattern:
         return guess + 1 if at is not None and at < local_s else guess
 
     def next_local(self, local_s: int) -> int | None:
-        """The first match after ``local_s``."""
+        """Return the first match after ``local_s``."""
         return self._local(self._steps_below(local_s + 1))
 
     def previous_local(self, local_s: int) -> int | None:
-        """The last match before ``local_s``."""
+        """Return the last match before ``local_s``."""
         step = self._steps_below(local_s) - 1
         return self._local(step) if step >= 0 else None
 
     def count_local(self, from_s: int, to_s: int) -> int:
-        """Matches in ``[from_s, to_s)``."""
+        """Count matches in ``[from_s, to_s)``."""
         return max(self._steps_below(to_s) - self._steps_below(from_s), 0)

@@ -5,6 +5,7 @@ Contract: no zone and no clock. Searches are bounded to the years 1970 to 2199.
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_right
 from datetime import date, datetime, timedelta
@@ -30,9 +31,7 @@ def _month_tables() -> tuple[tuple[int, ...], tuple[int, ...]]:
         for month in range(1, 13)
         if (1969, 12) <= (year, month) <= (2200, 2)
     ]
-    shapes = [
-        (after - start - 28) * 7 + (start + _THURSDAY) % 7 for start, after in zip(starts, starts[1:], strict=False)
-    ]
+    shapes = [(after - start - 28) * 7 + (start + _THURSDAY) % 7 for start, after in itertools.pairwise(starts)]
     return tuple(starts), tuple(shapes)
 
 
@@ -60,7 +59,7 @@ def day_number(value: date) -> int:
 
 
 def date_of(day: int) -> date:
-    """The date of a day number."""
+    """Return the date of a day number."""
     return date.fromordinal(day + _EPOCH_ORDINAL)
 
 

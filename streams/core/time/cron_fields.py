@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import croniter
-from croniter.croniter import EXPRESSIONS
+from croniter.croniter import EXPRESSIONS  # type: ignore[attr-defined]  # the stubs leave it out
 
 from streams.core.time.rejection import InvalidSchedule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: The longest useful expression seen is under 100 characters; every list of 60 values fits in 170.
 EXPRESSION_CHARS_MAX = 256
@@ -59,8 +62,8 @@ FIELDS = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY)
 class DayRules(NamedTuple):
     """The day items that depend on the month's shape.
 
-    ``last_offsets``: days before the last (``L`` is 0). ``nearest``: ``15W``. ``last_weekday``: ``LW``. ``capped``: ``30L``, the
-    30th or the last day of a shorter month. ``nth``: (weekday, n). ``last_of``: the last such weekday.
+    ``last_offsets``: days before the last (``L`` is 0). ``nearest``: ``15W``. ``last_weekday``: ``LW``. ``capped``:
+    ``30L``, the 30th or the last day of a shorter month. ``nth``: (weekday, n). ``last_of``: the last such weekday.
     """
 
     last_offsets: frozenset[int] = frozenset()
@@ -74,7 +77,8 @@ class DayRules(NamedTuple):
 class CronFields(NamedTuple):
     """A parsed expression; sorted values per field, ``texts`` seconds first.
 
-    ``elapsed`` is R2's test (second, minute or hour begins with a star), ``days_both`` R5's (both day fields must match).
+    ``elapsed`` is R2's test (second, minute or hour begins with a star), ``days_both`` R5's (both day fields must
+    match).
     """
 
     seconds: tuple[int, ...]
@@ -216,7 +220,7 @@ _LAST_MINUS = re.compile(r"L(?:-([0-9]{1,2}))?")
 
 
 def _plain_items(kind: FieldKind, items: list[str], job_id: str, rules: _RuleCollector) -> list[str]:
-    """The items that croniter will expand; the month-shaped ones go to ``rules``."""
+    """Return the items that croniter will expand; the month-shaped ones go to ``rules``."""
     plain: list[str] = []
     for item in items:
         special = (kind is DAY and _day_special(item, rules)) or (kind is WEEKDAY and _weekday_special(item, rules))
@@ -269,7 +273,7 @@ def _weekday_special(item: str, rules: _RuleCollector) -> bool:
 
 
 def _value(kind: FieldKind, text: str, item: str) -> int:
-    """A number or name within the field's bounds."""
+    """Return a number or name within the field's bounds."""
     if text in kind.names:
         return kind.names.index(text) + kind.names_from
     if not text.isascii() or not text.isdigit():
@@ -374,7 +378,7 @@ def _expand(plain: list[str]) -> tuple[tuple[int, ...], ...]:
     )
 
 
-def _values(kind: FieldKind, values: list[int | str]) -> tuple[int, ...]:
+def _values(kind: FieldKind, values: Sequence[int | str]) -> tuple[int, ...]:
     if values == ["*"]:
         return tuple(range(kind.low, 7 if kind is WEEKDAY else kind.high + 1))
     return tuple(sorted(int(value) for value in values))

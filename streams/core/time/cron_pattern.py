@@ -1,10 +1,12 @@
 """Steps over a parsed cron expression on the wall clock: next, previous and count, on local seconds.
 
-Contract: knows no zone. Every search is bounded by the month tables in ``civil`` (1970 to 2199), so a pattern that never matches
-ends after at most 2,762 table look-ups. A month's matching days are one int; bit d is day d + 1.
+Contract: knows no zone. Every search is bounded by the month tables in ``civil`` (1970 to 2199), so a pattern that
+never matches ends after at most 2,762 table look-ups. A month's matching days are one int; bit d is day d + 1.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from streams.core.time.civil import (
     DAY_S,
@@ -16,7 +18,9 @@ from streams.core.time.civil import (
     month_index,
     month_number,
 )
-from streams.core.time.cron_fields import CronFields
+
+if TYPE_CHECKING:
+    from streams.core.time.cron_fields import CronFields
 
 _SHAPES = 28
 _NO_MONTH = (0, 0, 0)
@@ -53,7 +57,7 @@ class TimeOfDay:
         self.count = len(hours) * len(minutes) * len(seconds)
 
     def count_below(self, second_of_day: int) -> int:
-        """Matching times of day before ``second_of_day`` (0 to 86,400)."""
+        """Count matching times of day before ``second_of_day`` (0 to 86,400)."""
         if second_of_day >= DAY_S:
             return self.count
         hour, rest = divmod(second_of_day, 3600)
@@ -101,7 +105,7 @@ class CronPattern:
         return month
 
     def next_local(self, local_s: int) -> int | None:
-        """The first match after ``local_s``."""
+        """Return the first match after ``local_s``."""
         day, second = divmod(local_s, DAY_S)
         if day < FIRST_DAY:
             day, second = FIRST_DAY, -1
@@ -110,16 +114,15 @@ class CronPattern:
         start, end, mask = self._month
         if not start <= day < end:
             start, end, mask = self._load_month(day)
-        if mask >> (day - start) & 1:
-            if second < self._last:
-                return day * DAY_S + self._next_in_day(second)
+        if mask >> (day - start) & 1 and second < self._last:
+            return day * DAY_S + self._next_in_day(second)
         mask >>= day - start + 1
         if mask:
             return (day + (mask & -mask).bit_length()) * DAY_S + self._first
         return self._first_from_month(end)
 
     def _next_in_day(self, second_of_day: int) -> int:
-        """The next time of day; the caller made sure that there is one."""
+        """Return the next time of day; the caller made sure that there is one."""
         if second_of_day < self._first:
             return self._first
         hour, rest = divmod(second_of_day, 3600)
@@ -137,7 +140,7 @@ class CronPattern:
         return self._next_hour[hour] * 3600 + clock.minutes[0] * 60 + clock.seconds[0]
 
     def _first_from_month(self, day: int) -> int | None:
-        """The first match on or after ``day``, the first of a month."""
+        """Return the first match on or after ``day``, the first of a month."""
         if day >= END_DAY:
             return None
         masks, months = self._masks, self._months
@@ -149,7 +152,7 @@ class CronPattern:
         return None
 
     def previous_local(self, local_s: int) -> int | None:
-        """The last match before ``local_s``."""
+        """Return the last match before ``local_s``."""
         day, second = divmod(local_s, DAY_S)
         if day >= END_DAY:
             day, second = END_DAY - 1, DAY_S
@@ -191,7 +194,7 @@ class CronPattern:
         return None
 
     def count_local(self, from_s: int, to_s: int) -> int:
-        """Matches in ``[from_s, to_s)``: whole days by bit count, the two edges by rank."""
+        """Count matches in ``[from_s, to_s)``: whole days by bit count, the two edges by rank."""
         from_s = max(from_s, FIRST_DAY * DAY_S)
         to_s = min(to_s, END_DAY * DAY_S)
         if to_s <= from_s:
@@ -215,7 +218,7 @@ class CronPattern:
         return bool(mask >> (day - start) & 1)
 
     def _days_between(self, first: int, end: int) -> int:
-        """Matching days in ``[first, end)``."""
+        """Count matching days in ``[first, end)``."""
         total = 0
         index = month_index(first)
         while index < MONTH_COUNT and MONTH_START[index] < end:
@@ -231,7 +234,7 @@ class CronPattern:
 
 
 def _day_mask(fields: CronFields, length: int, first_weekday: int) -> int:
-    """The days of a month of this shape that R5 allows."""
+    """Return the days of a month of this shape that R5 allows."""
     rules = fields.day_rules
     days = set(fields.days)
     days |= {length - offset for offset in rules.last_offsets}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from streams.core.time.cron_fields import MONTH_NAMES, WEEKDAY_NAMES, CronFields
 from streams.core.time.cron_pattern import CronPattern
-from streams.core.time.slots import SlotSource
 from streams.core.time.specs import (
     CalendarIntervalSpec,
     CronSpec,
@@ -17,6 +18,9 @@ from streams.core.time.specs import (
 )
 from streams.core.time.wall_clock import WallClockSlots
 from streams.core.time.zone_text import utc_text
+
+if TYPE_CHECKING:
+    from streams.core.time.slots import SlotSource
 
 #: Times of day are listed up to this many; beyond it the fields are named one by one.
 _TIMES_LISTED_MAX = 6
@@ -33,7 +37,7 @@ _OVERLAP_WORDS = {
 
 
 def describe_spec(spec: ScheduleSpec, source: SlotSource, job_id: str, window: Window, jitter: Jitter) -> str:
-    """The rule in one or two sentences."""
+    """Return the rule in one or two sentences."""
     text = _rule_words(spec, source, job_id)
     if not isinstance(spec, IntervalSpec | OneOffSpec):
         text += f", {spec.time_zone}; "
@@ -82,7 +86,7 @@ def duration_words(duration_ms: int) -> str:
 
 
 def cron_words(fields: CronFields) -> str:
-    """Times of day, then days."""
+    """Return times of day, then days."""
     return f"{_time_words(fields)} {_day_words(fields)}".strip()
 
 

@@ -1,21 +1,26 @@
 """Exclusion calendars on the axis of instants.
 
-Contract: an excluded *span* is a half-open range of instants that is excluded as a whole. A local day can be cut in two by
+Contract: an excluded *span* is a half-open range of instants that is excluded as a whole. A local day can be cut in
+two by
 a clock change, so spans never cross a segment border of the calendar's zone; neighbours are simply asked for next.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from streams.core.time.civil import DAY_S, parse_day
 from streams.core.time.cron_fields import parse_cron
 from streams.core.time.cron_pattern import CronPattern, TimeOfDay
 from streams.core.time.rejection import InvalidSchedule
 from streams.core.time.rrule_pattern import RRulePattern
-from streams.core.time.specs import CalendarSpec
-from streams.core.time.zones import ZoneData, ZoneRules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streams.core.time.specs import CalendarSpec
+    from streams.core.time.zones import ZoneData, ZoneRules
 
 #: 30 years of working days; a calendar record must fit one Kafka message.
 CALENDAR_DATES_MAX = 10_000
@@ -58,7 +63,7 @@ class CompiledCalendar:
                     yield (midnight + start, midnight + end)
 
     def span_at(self, instant_s: int) -> Span | None:
-        """The excluded span that holds an instant, if there is one."""
+        """Return the excluded span that holds an instant, if there is one."""
         segment = bisect_right(self.zone.transitions, instant_s)
         offset = self.zone.offsets[segment]
         local = instant_s + offset
@@ -127,7 +132,7 @@ def _calendar_rrule(rule: str) -> RRulePattern:
 
 
 def _calendar_cron(rule: str) -> tuple[CronPattern, tuple[Span, ...]]:
-    """A five-field rule excludes each minute that it matches; neighbouring minutes become one run."""
+    """Return a five-field rule excludes each minute that it matches; neighbouring minutes become one run."""
     if len(rule.split()) != 5:
         raise InvalidSchedule("calendar rule", rule, "not five cron fields", "write for instance '* * 31 12 *'")
     fields = parse_cron(rule, "")

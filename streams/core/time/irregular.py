@@ -39,7 +39,10 @@ class IrregularNight(msgspec.Struct, frozen=True):
 def irregular_nights(
     spec: ScheduleSpec, zone_data: ZoneData = INSTALLED_ZONE_DATA, *, from_ms: int, until_ms: int, job_id: str = ""
 ) -> tuple[IrregularNight, ...]:
-    """Every offset change of the spec's zone in ``(from_ms, until_ms]``, at most 1,000; none for instants and intervals."""
+    """List the offset changes of the spec's zone in ``(from_ms, until_ms]``, at most 1,000.
+
+    Instants and intervals have none.
+    """
     if isinstance(spec, IntervalSpec | OneOffSpec):
         return ()
     zone = zone_data.zone(spec.time_zone)

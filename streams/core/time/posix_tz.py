@@ -44,7 +44,7 @@ def _rule_local_s(rule: str, year: int) -> int:
 
 
 def posix_offsets(text: str, after_s: int) -> tuple[int, list[tuple[int, int]]]:
-    """(standard offset, [(instant, offset from then on)]) for all transitions past ``after_s``."""
+    """Return (standard offset, [(instant, offset from then on)]) for all transitions past ``after_s``."""
     match = _TZ.fullmatch(text)
     if match is None or match["rest"]:
         raise ValueError(f"unreadable TZ string {text!r}")

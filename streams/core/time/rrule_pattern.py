@@ -1,8 +1,9 @@
 """RFC 5545 recurrence rules on the wall clock, read by python-dateutil.
 
-Contract: steps on naive local time; the zone rules come after (R2, R3). dateutil walks from DTSTART at every question, so a
-rule without COUNT is anchored again near the asked instant, on a period that its INTERVAL allows. A rule with COUNT is short
-(``RRULE_COUNT_MAX``) and expanded once.
+Contract: steps on naive local time; the zone rules come after (R2, R3). dateutil walks from DTSTART at every
+question, so a
+rule without COUNT is anchored again near the asked instant, on a period that its INTERVAL allows. A rule with COUNT
+is short (``RRULE_COUNT_MAX``) and expanded once.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from bisect import bisect_left, bisect_right
 from datetime import datetime
 from functools import lru_cache
+from typing import Any, Literal
 
 from dateutil import rrule
 
@@ -18,7 +20,6 @@ from streams.core.time.civil import (
     DAY_S,
     END_INSTANT_S,
     from_local_s,
-    parse_day,
     parse_local_ms,
     to_local_s,
     weekday_of,
@@ -32,7 +33,8 @@ RRULE_COUNT_MAX = 10_000
 #: 200 years of days; more is a typing error.
 RRULE_INTERVAL_MAX = 73_000
 
-_FREQUENCIES = {
+_Frequency = Literal[0, 1, 2, 3, 4, 5, 6]
+_FREQUENCIES: dict[str, _Frequency] = {
     "YEARLY": rrule.YEARLY,
     "MONTHLY": rrule.MONTHLY,
     "WEEKLY": rrule.WEEKLY,
@@ -103,6 +105,18 @@ def _weekdays(text: str) -> list[rrule.weekday]:
     return days
 
 
+def _parse_until(text: str) -> int | None:
+    """Return the second that UNTIL names; a date alone includes its whole day. None if it is neither."""
+    match = re.fullmatch(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:T([0-9]{2})([0-9]{2})([0-9]{2})Z?)?", text)
+    if match is None:
+        return None
+    clock = f"{match[4]}:{match[5]}:{match[6]}" if match[4] else "23:59:59"
+    try:
+        return to_local_s(datetime.fromisoformat(f"{match[1]}-{match[2]}-{match[3]}T{clock}"))
+    except ValueError:
+        return None
+
+
 class RRulePattern:
     """The local seconds of one rule. ``until_instant_s`` is set when UNTIL is given in UTC."""
 
@@ -118,12 +132,16 @@ class RRulePattern:
         self.elapsed = self.frequency in (rrule.HOURLY, rrule.MINUTELY)
         self._chunk = lru_cache(maxsize=_CHUNKS_CACHED)(self._compute_chunk)
         self._listed: list[int] | None = None
+        try:
+            self._rule(self._start)
+        except ValueError as error:
+            raise _refuse(rule, str(error).lower(), "use BY values that INTERVAL can reach") from None
         if count is not None:
             made = self._rule(self._start, count=count, until=from_local_s(END_INSTANT_S))
             self._listed = [to_local_s(value) for value in made]
 
     @staticmethod
-    def _head(rule: str, parts: dict[str, str]) -> tuple[int, int, int | None]:
+    def _head(rule: str, parts: dict[str, str]) -> tuple[_Frequency, int, int | None]:
         name = parts.pop("FREQ", "")
         if name == "SECONDLY":
             raise _refuse(
@@ -140,26 +158,20 @@ class RRulePattern:
         return _FREQUENCIES[name], interval, _number(count_text, "COUNT", 1, RRULE_COUNT_MAX)
 
     def _until(self, text: str | None, count: int | None) -> int:
-        """The last local second allowed. A UTC UNTIL is judged on instants, by the schedule's window."""
+        """Return the last local second allowed. A UTC UNTIL is judged on instants, by the schedule's window."""
         if text is None or count is not None:
             return END_INSTANT_S
-        match = re.fullmatch(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:T([0-9]{2})([0-9]{2})([0-9]{2})(Z)?)?", text)
-        try:
-            if match is None:
-                raise ValueError
-            year, month, day = (int(match[k]) for k in (1, 2, 3))
-            clock = tuple(int(match[k]) for k in (4, 5, 6)) if match[4] else (23, 59, 59)
-            until_s = to_local_s(datetime(year, month, day, *clock))  # noqa: DTZ001 - wall clock
-        except ValueError:
-            raise _refuse(f"UNTIL={text}", "not a date", "write 20271231T235959Z, or 20271231 for local time") from None
-        if match[7]:
+        until_s = _parse_until(text)
+        if until_s is None:
+            raise _refuse(f"UNTIL={text}", "not a date", "write 20271231T235959Z, or 20271231 for local time")
+        if text.endswith("Z"):
             self.until_instant_s = until_s
             return END_INSTANT_S
         return until_s
 
-    def _by_arguments(self, parts: dict[str, str]) -> dict[str, object]:
+    def _by_arguments(self, parts: dict[str, str]) -> dict[str, Any]:
         """All BY parts, with the defaults that RFC 5545 takes from DTSTART written out, so that it can be moved."""
-        arguments: dict[str, object] = {}
+        arguments: dict[str, Any] = {}
         week_start = parts.pop("WKST", "MO")
         if week_start not in _WEEKDAYS:
             raise _refuse(f"WKST={week_start}", "not a weekday", "use MO to SU")
@@ -175,8 +187,12 @@ class RRulePattern:
                 "unknown part",
                 f"use FREQ, INTERVAL, UNTIL, COUNT, WKST, BYDAY, {', '.join(_NUMBERS)}",
             )
-        dated = {"byweekday", "bymonthday", "byyearday", "byweekno"} & set(arguments)
-        if not dated:
+        self._set_defaults(arguments)
+        return arguments
+
+    def _set_defaults(self, arguments: dict[str, Any]) -> None:
+        """RFC 5545: what the rule leaves open comes from DTSTART."""
+        if not {"byweekday", "bymonthday", "byyearday", "byweekno"} & set(arguments):
             if self.frequency == rrule.YEARLY:
                 arguments.setdefault("bymonth", (self._start.month,))
             if self.frequency in (rrule.YEARLY, rrule.MONTHLY):
@@ -188,20 +204,19 @@ class RRulePattern:
         if self.frequency < rrule.MINUTELY:
             arguments.setdefault("byminute", (self._start.minute,))
         arguments.setdefault("bysecond", (self._start.second,))
-        return arguments
 
-    def _rule(self, start: datetime, **more: object) -> rrule.rrule:
+    def _rule(self, start: datetime, **more: Any) -> rrule.rrule:
         return rrule.rrule(
             self.frequency,
             dtstart=start,
             interval=self._interval,
             wkst=self._week_start,
             **self._arguments,
-            **more,  # type: ignore[arg-type]  # one dict of checked BY parts
+            **more,
         )
 
     def _period_at(self, local_s: int) -> int:
-        """Number of the period (of INTERVAL units, 0 holds DTSTART) that holds ``local_s``."""
+        """Return the number of the period (of INTERVAL units, 0 holds DTSTART) that holds ``local_s``."""
         value = from_local_s(local_s)
         start = self._start
         if self.frequency == rrule.YEARLY:
@@ -251,7 +266,7 @@ class RRulePattern:
         return self._rule(start, until=from_local_s(last_s))
 
     def _chunk_periods(self) -> int:
-        """A few hundred matches a chunk at the most frequent, one period at the rarest."""
+        """Return a few hundred matches a chunk at the most frequent, one period at the rarest."""
         per_unit = {rrule.YEARLY: 8, rrule.MONTHLY: 12, rrule.WEEKLY: 26, rrule.DAILY: 128, rrule.HOURLY: 512}
         return max(per_unit.get(self.frequency, 1440) // self._interval, 1)
 
@@ -259,7 +274,7 @@ class RRulePattern:
         return max(self._period_at(local_s), 0) // self._chunk_periods()
 
     def next_local(self, local_s: int) -> int | None:
-        """The first match after ``local_s``."""
+        """Return the first match after ``local_s``."""
         if self._listed is not None:
             at = bisect_right(self._listed, local_s)
             return self._listed[at] if at < len(self._listed) else None
@@ -273,7 +288,7 @@ class RRulePattern:
         return self._next_after_chunk(chunk + 1)
 
     def _next_after_chunk(self, chunk: int) -> int | None:
-        """The first match from a chunk on; one long dateutil walk if the next chunks are empty."""
+        """Return the first match from a chunk on; one long dateutil walk if the next chunks are empty."""
         last = min(self._last_local, END_INSTANT_S + DAY_S)
         first = self._period_start(chunk * self._chunk_periods())
         if first > last:
@@ -283,7 +298,7 @@ class RRulePattern:
         return None
 
     def previous_local(self, local_s: int) -> int | None:
-        """The last match before ``local_s``."""
+        """Return the last match before ``local_s``."""
         if self._listed is not None:
             at = bisect_left(self._listed, local_s)
             return self._listed[at - 1] if at else None
@@ -300,7 +315,7 @@ class RRulePattern:
         return None
 
     def count_local(self, from_s: int, to_s: int) -> int:
-        """Matches in ``[from_s, to_s)``."""
+        """Count matches in ``[from_s, to_s)``."""
         if self._listed is not None:
             return max(bisect_left(self._listed, to_s) - bisect_left(self._listed, from_s), 0)
         to_s = min(to_s, self._last_local + 1, END_INSTANT_S + DAY_S)

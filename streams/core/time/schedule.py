@@ -7,8 +7,8 @@ exclusion calendars, then jitter. Instants are ms; ``after`` is exclusive, ``unt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from streams.core.time.cron_fields import stable_hash, uses_hash
 from streams.core.time.describe import describe_spec
@@ -30,6 +30,9 @@ from streams.core.time.specs import (
 from streams.core.time.zone_text import local_at
 from streams.core.time.zones import INSTALLED_ZONE_DATA, ZoneData, ZoneRules
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 #: Compiled slot sources, shared by all jobs with the same spec; a few kilobytes each.
 SOURCES_CACHED = 8_192
 #: Schedules, one a job; the hot set of one owner's partitions.
@@ -39,6 +42,17 @@ _COUNT_BY_STEP_MAX = 256
 
 NO_WINDOW = Window()
 NO_JITTER = Jitter()
+
+
+class ScheduleParts(NamedTuple):
+    """Everything that a schedule depends on; the key of the cache."""
+
+    spec: ScheduleSpec
+    job_id: str
+    window: Window
+    jitter: Jitter
+    calendars: tuple[CalendarSpec, ...]
+    zone_data: ZoneData
 
 
 class Schedule:
@@ -57,16 +71,9 @@ class Schedule:
         "zone_data",
     )
 
-    def __init__(
-        self,
-        spec: ScheduleSpec,
-        job_id: str,
-        window: Window,
-        jitter: Jitter,
-        calendars: tuple[CalendarSpec, ...],
-        zone_data: ZoneData,
-    ) -> None:
-        self.spec = spec
+    def __init__(self, parts: ScheduleParts) -> None:
+        spec, job_id, window, jitter, calendars, zone_data = parts
+        self.spec: ScheduleSpec = spec
         self.window = window
         self.jitter = jitter
         self.zone_data = zone_data
@@ -93,7 +100,7 @@ class Schedule:
         return self.zone_data.zone(getattr(self.spec, "time_zone", "UTC"))
 
     def next_after(self, after_ms: int) -> Occurrence | None:
-        """The first occurrence after ``after_ms``, or None."""
+        """Return the first occurrence after ``after_ms``, or None."""
         if self._plain:
             found = self._source.next_slot(after_ms)
             return None if found is None else Occurrence(found[0], found[0], found[1], found[2])
@@ -107,7 +114,7 @@ class Schedule:
         return None if slot is None else self._occurrence(slot)
 
     def previous_before(self, before_ms: int) -> Occurrence | None:
-        """The last occurrence before ``before_ms``, or None. Its ``dropped`` is empty."""
+        """Return the last occurrence before ``before_ms``, or None. Its ``dropped`` is empty."""
         if self.jitter.kind == "job":
             before_ms -= self._delay(0)
         slot = self._previous_slot(before_ms)
@@ -116,12 +123,12 @@ class Schedule:
         return None if slot is None else self._occurrence(slot)
 
     def latest_in(self, after_ms: int, until_ms: int) -> Occurrence | None:
-        """The last occurrence in ``(after_ms, until_ms]``, without walking the ones before it."""
+        """Return the last occurrence in ``(after_ms, until_ms]``, without walking the ones before it."""
         found = self.previous_before(until_ms + 1)
         return found if found is not None and found.at_ms > after_ms else None
 
     def first_occurrence(self, created_ms: int) -> Occurrence | None:
-        """The first occurrence of a job created at ``created_ms``.
+        """Return the first occurrence of a job created at ``created_ms``.
 
         A one-off whose instant has passed is due at once (one rule, live and on replay: E03); any
         other schedule begins with the first occurrence after its creation.
@@ -148,7 +155,7 @@ class Schedule:
         return total
 
     def dropped_between(self, after_ms: int, until_ms: int) -> tuple[DroppedSlot, ...]:
-        """Slots in ``(after_ms, until_ms]`` that the rules drop: what ``next_after`` reports, for a range without a next."""
+        """List the slots in ``(after_ms, until_ms]`` that the rules drop, also where no occurrence follows."""
         first = max(after_ms, self._start - 1)
         last = min(until_ms, self._end)
         dropped = self._source.dropped_slots(first, last)
@@ -165,7 +172,7 @@ class Schedule:
         return local_at(self.zone, instant_ms)
 
     def describe(self) -> str:
-        """The rule in words, with what happens in skipped and repeated hours."""
+        """Return the rule in words, with what happens in skipped and repeated hours."""
         return describe_spec(self.spec, self._source, self._job_id, self.window, self.jitter)
 
     def _occurrence(self, slot: Slot) -> Occurrence:
@@ -176,7 +183,7 @@ class Schedule:
         return Occurrence(at_ms + delay, at_ms, notes, dropped)
 
     def _delay(self, slot_ms: int) -> int:
-        """Jitter of a slot: from the job alone, or from job and slot within the gap to the next slot of the bare schedule."""
+        """Return a slot's jitter: from the job alone, or from job and slot, below the gap to the bare next slot."""
         kind, window_ms = self.jitter.kind, self.jitter.window_ms
         if kind == "none" or window_ms <= 0:
             return 0
@@ -196,7 +203,7 @@ class Schedule:
         return None if self._exclusions is None else self._exclusions.span_at(slot_ms)
 
     def _next_slot(self, after_ms: int) -> Slot | None:
-        """The first slot inside the window that no calendar excludes."""
+        """Return the first slot inside the window that no calendar excludes."""
         slot = self._source.next_slot(max(after_ms, self._start - 1))
         dropped: tuple[DroppedSlot, ...] = ()
         while slot is not None and slot[0] <= self._end:
@@ -221,7 +228,7 @@ class Schedule:
         return None
 
     def _excluded_records(self, first_ms: int, end_ms: int) -> tuple[DroppedSlot, ...]:
-        """Records of the slots in ``[first_ms, end_ms)``, which a calendar excludes."""
+        """Return records of the slots in ``[first_ms, end_ms)``, which a calendar excludes."""
         total = self._source.count_slots(first_ms - 1, end_ms - 1)
         records: list[DroppedSlot] = []
         slot = self._source.next_slot(first_ms - 1)
@@ -270,15 +277,8 @@ def _cached_source(spec: ScheduleSpec, job_id: str, zone_data: ZoneData) -> Slot
 
 
 @lru_cache(maxsize=SCHEDULES_CACHED)
-def _cached_schedule(
-    spec: ScheduleSpec,
-    job_id: str,
-    window: Window,
-    jitter: Jitter,
-    calendars: tuple[CalendarSpec, ...],
-    zone_data: ZoneData,
-) -> Schedule:
-    return Schedule(spec, job_id, window, jitter, calendars, zone_data)
+def _cached_schedule(parts: ScheduleParts) -> Schedule:
+    return Schedule(parts)
 
 
 def compile_schedule(  # noqa: PLR0913 - the public contract: all but the first two have defaults
@@ -293,4 +293,4 @@ def compile_schedule(  # noqa: PLR0913 - the public contract: all but the first 
     """Compile once, cached. Raises InvalidSchedule; accepts what never fires (``validate_spec`` refuses that)."""
     # Only H and jitter read the job id: without them all jobs with one spec share one object.
     key = job_id if jitter.kind != "none" or _needs_job_id(spec) else ""
-    return _cached_schedule(spec, key, window, jitter, calendars, zone_data)
+    return _cached_schedule(ScheduleParts(spec, key, window, jitter, calendars, zone_data))

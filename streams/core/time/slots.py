@@ -20,13 +20,13 @@ class LocalPattern(Protocol):
     """A set of local seconds that can be stepped and counted without walking it."""
 
     def next_local(self, local_s: int) -> int | None:
-        """The first match after ``local_s``."""
+        """Return the first match after ``local_s``."""
 
     def previous_local(self, local_s: int) -> int | None:
-        """The last match before ``local_s``."""
+        """Return the last match before ``local_s``."""
 
     def count_local(self, from_s: int, to_s: int) -> int:
-        """Matches in ``[from_s, to_s)``."""
+        """Count matches in ``[from_s, to_s)``."""
 
 
 class SlotSource(Protocol):
@@ -35,10 +35,10 @@ class SlotSource(Protocol):
     elapsed: bool
 
     def next_slot(self, after_ms: int) -> Slot | None:
-        """The first slot after ``after_ms``."""
+        """Return the first slot after ``after_ms``."""
 
     def previous_slot(self, before_ms: int) -> Slot | None:
-        """The last slot before ``before_ms``; its dropped part is empty."""
+        """Return the last slot before ``before_ms``; its dropped part is empty."""
 
     def count_slots(self, after_ms: int, until_ms: int) -> int:
         """Slots in ``(after_ms, until_ms]``."""
@@ -57,13 +57,13 @@ class IntervalSlots:
         self.anchor_ms = anchor_ms
 
     def next_slot(self, after_ms: int) -> Slot | None:
-        """The first slot after ``after_ms``."""
+        """Return the first slot after ``after_ms``."""
         step = max((after_ms - self.anchor_ms) // self.every_ms + 1, 0)
         slot = self.anchor_ms + step * self.every_ms
         return None if slot >= END_INSTANT_MS else (slot, (), ())
 
     def previous_slot(self, before_ms: int) -> Slot | None:
-        """The last slot before ``before_ms``."""
+        """Return the last slot before ``before_ms``."""
         step = (min(before_ms, END_INSTANT_MS) - 1 - self.anchor_ms) // self.every_ms
         return None if step < 0 else (self.anchor_ms + step * self.every_ms, (), ())
 
@@ -88,11 +88,11 @@ class InstantSlots:
         self._dropped = dropped
 
     def next_slot(self, after_ms: int) -> Slot | None:
-        """The first slot after ``after_ms``."""
+        """Return the first slot after ``after_ms``."""
         return next((slot for slot in self._slots if slot[0] > after_ms), None)
 
     def previous_slot(self, before_ms: int) -> Slot | None:
-        """The last slot before ``before_ms``."""
+        """Return the last slot before ``before_ms``."""
         return next((slot for slot in reversed(self._slots) if slot[0] < before_ms), None)
 
     def count_slots(self, after_ms: int, until_ms: int) -> int:
@@ -100,5 +100,5 @@ class InstantSlots:
         return sum(after_ms < slot[0] <= until_ms for slot in self._slots)
 
     def dropped_slots(self, after_ms: int, until_ms: int) -> tuple[DroppedSlot, ...]:
-        """The slot that fell into a gap, at the end of that gap."""
+        """Return the slot that fell into a gap, at the end of that gap."""
         return tuple(record for at, record in self._dropped if after_ms < at <= until_ms)

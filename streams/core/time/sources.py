@@ -6,6 +6,7 @@ Contract: ``build_source(spec, job_id, zone_data)`` is pure and raises InvalidSc
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from streams.core.time.calendar_pattern import CalendarPattern
 from streams.core.time.civil import parse_day, parse_local_ms, parse_time_of_day_s
@@ -25,7 +26,9 @@ from streams.core.time.specs import (
     ScheduleSpec,
 )
 from streams.core.time.wall_clock import WallClockSlots, resolve_local
-from streams.core.time.zones import ZoneData
+
+if TYPE_CHECKING:
+    from streams.core.time.zones import ZoneData
 
 #: Below this an interval is a busy loop, not a schedule.
 INTERVAL_MS_MIN = 100
@@ -48,7 +51,7 @@ def _cron_pattern(expression: str, job_id: str) -> CronPattern:
 
 
 def build_source(spec: ScheduleSpec, job_id: str, zone_data: ZoneData) -> SlotSource:
-    """The slots of a spec. ``job_id`` matters only for ``H``."""
+    """Return the slots of a spec. ``job_id`` matters only for ``H``."""
     match spec:
         case CronSpec():
             _check_policies(spec)

@@ -5,9 +5,12 @@ Contract: pure. The owner calls ``recompute_cursor`` once a job and version chan
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from streams.core.time.schedule import Schedule
+if TYPE_CHECKING:
+    from streams.core.time.schedule import Schedule
 
 
 class CursorMove(msgspec.Struct, frozen=True):
@@ -22,11 +25,12 @@ class CursorMove(msgspec.Struct, frozen=True):
 
 
 def recompute_cursor(old: Schedule, new: Schedule, cursor_at_ms: int | None, after_ms: int) -> CursorMove | None:
-    """The move of a cursor from ``old`` to ``new`` zone data, or None if the occurrence stays.
+    """Return the move of a cursor from ``old`` to ``new`` zone data, or None if the occurrence stays.
 
-    ``cursor_at_ms`` is the next occurrence not yet opened, ``after_ms`` the last instant that is settled (the last opened occurrence,
-    or the job's creation). A fixed local time that ran under the old data does not run again when the new data puts it later;
-    one that the new data puts into the past is due at once, never lost.
+    ``cursor_at_ms`` is the next occurrence not yet opened, ``after_ms`` the last instant that is settled (the last
+    opened occurrence,
+    or the job's creation). A fixed local time that ran under the old data does not run again when the new data puts
+    it later; one that the new data puts into the past is due at once, never lost.
     """
     found = new.next_after(after_ms)
     if not old.elapsed:

@@ -67,7 +67,7 @@ def validate_spec(  # noqa: PLR0913 - the public contract: all but the first thr
 
 
 def cron_fields_of(spec: CronSpec, job_id: str, zone_data: ZoneData = INSTALLED_ZONE_DATA) -> CronFields:
-    """The parsed fields of a cron spec, from the cache."""
+    """Return the parsed fields of a cron spec, from the cache."""
     source = compile_schedule(spec, job_id=job_id, zone_data=zone_data)._source  # noqa: SLF001 - same package
     assert isinstance(source, WallClockSlots)  # noqa: S101 - a cron spec compiles to nothing else
     assert isinstance(source.pattern, CronPattern)  # noqa: S101
@@ -162,16 +162,22 @@ def _day_warnings(spec: CronSpec, fields: CronFields) -> tuple[Warning_, ...]:
     found: list[Warning_] = []
     if not fields.days_both:
         message = (
-            f"both day fields are restricted, so it runs on days of the month {day} or on weekdays {weekday}, whichever comes; "
-            "for days that match both, begin one of the two fields with *"
+            f"both day fields are restricted, so it runs on days of the month {day} or on weekdays {weekday}, "
+            "whichever comes; for days that match both, begin one of the two fields with *"
         )
         found.append(Warning_("both_days", "day of week", spec.expression, message))
     explicit = set(fields.days) if len(fields.days) < 31 else set()
     if 0 in fields.day_rules.last_offsets and explicit & {28, 29, 30}:
-        message = "L and a day from 28 to 30 both fire in longer months; 30L means the 30th, or the last day of a shorter month"
+        message = (
+            "L and a day from 28 to 30 both fire in longer months; 30L means the "
+            "30th, or the last day of a shorter month"
+        )
         found.append(Warning_("last_day_doubled", DAY.name, day, message))
     if explicit and min(explicit) > 28 and not any(fields.day_rules) and fields.days_both:
-        message = f"months without day {min(explicit)} produce nothing; L is the last day, {min(explicit)}L the day or the last"
+        message = (
+            f"months without day {min(explicit)} produce nothing; L is the last "
+            f"day, {min(explicit)}L the day or the last"
+        )
         found.append(Warning_("short_months", DAY.name, day, message))
     return tuple(found)
 
@@ -184,7 +190,10 @@ def _time_warnings(spec: CronSpec, fields: CronFields) -> tuple[Warning_, ...]:
         restricted = [_FIELD_NAMES[k] for k in range(index + 1, 6) if fields.texts[k] != "*"]
         if text == "*" and restricted:
             runs = len(fields.seconds) * len(fields.minutes) * len(fields.hours)
-            message = f"runs at every {name} of a restricted {restricted[0]}: {runs} runs on each matching day; write 0 for once"
+            message = (
+                f"runs at every {name} of a restricted {restricted[0]}: {runs} runs on "
+                f"each matching day; write 0 for once"
+            )
             found.append(Warning_("star_left", name, spec.expression, message))
             break
     for index, size in ((0, 60), (1, 60), (2, 24)):

@@ -1,18 +1,23 @@
 """Local patterns on the zone's axis: rules R2, R3, R4 and R6 of DESIGN section 9.
 
-Contract: pure; one object per (pattern, zone, policies). The zone is a row of segments with one offset each. A segment owns a range
-of local seconds; a gap lies before a segment that starts later than its predecessor ended, a repeated hour belongs to two segments.
+Contract: pure; one object per (pattern, zone, policies). The zone is a row of segments with one offset each. A
+segment owns a range
+of local seconds; a gap lies before a segment that starts later than its predecessor ended, a repeated hour belongs
+to two segments.
 Elapsed patterns fire at every instant that matches; fixed ones lose one of the two passes and are shifted out of gaps.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import TYPE_CHECKING
 
 from streams.core.time.civil import END_INSTANT_S, FIRST_INSTANT_S, local_text
-from streams.core.time.slots import LocalPattern, Slot
 from streams.core.time.specs import DROPPED_LISTED_MAX, DroppedSlot, GapPolicy, OverlapHour
 from streams.core.time.zones import LONG_JUMP_S, ZoneRules
+
+if TYPE_CHECKING:
+    from streams.core.time.slots import LocalPattern, Slot
 
 #: A note names at most this many merged slots; the rest is a number.
 MERGED_NAMED_MAX = 4
@@ -48,15 +53,14 @@ class WallClockSlots:
         self._hi = zone.hi_second if overlap_hour == "second" and not elapsed else zone.hi_all
 
     def next_slot(self, after_ms: int) -> Slot | None:
-        """The first slot after ``after_ms``."""
+        """Return the first slot after ``after_ms``."""
         after_s = after_ms // 1000
         if after_s < FIRST_INSTANT_S:
             after_s = FIRST_INSTANT_S - 1
         segment = bisect_right(self._transitions, after_s)
         offset = self._offsets[segment]
         floor = after_s + offset
-        if floor < self._lo[segment] - 1:
-            floor = self._lo[segment] - 1
+        floor = max(floor, self._lo[segment] - 1)
         local = self.pattern.next_local(floor)
         if local is not None and self._lo_plain[segment] <= local < self._hi_plain[segment]:
             return ((local - offset) * 1000, (), ())
@@ -87,7 +91,7 @@ class WallClockSlots:
                 local = self.pattern.next_local(floor)
 
     def previous_slot(self, before_ms: int) -> Slot | None:
-        """The last slot before ``before_ms``."""
+        """Return the last slot before ``before_ms``."""
         last_s = min((before_ms - 1) // 1000, END_INSTANT_S - 1)
         if last_s < FIRST_INSTANT_S:
             return None
@@ -169,7 +173,7 @@ class WallClockSlots:
         locals_ = _listed(self.pattern, gap_from, min(total, MERGED_NAMED_MAX))
         names = ", ".join(local_text(local)[11:] for local in locals_)
         more = f" and {total - len(locals_)} more" if total > len(locals_) else ""
-        notes = (f"shifted from {names}{more} (gap)",)
+        notes: tuple[str, ...] = (f"shifted from {names}{more} (gap)",)
         at_end = self._has(gap_to)
         if total + at_end > 1:
             own = f" with the slot {local_text(gap_to)[11:]}" if at_end else ""
@@ -185,7 +189,7 @@ class WallClockSlots:
 
 
 def _listed(pattern: LocalPattern, from_s: int, count: int) -> list[int]:
-    """The first ``count`` matches from ``from_s`` on; the caller counted them."""
+    """Return the first ``count`` matches from ``from_s`` on; the caller counted them."""
     found: list[int] = []
     at = from_s - 1
     while len(found) < count:
@@ -200,7 +204,7 @@ def _listed(pattern: LocalPattern, from_s: int, count: int) -> list[int]:
 def resolve_local(
     local_ms: int, zone: ZoneRules, *, gap: GapPolicy, overlap_hour: OverlapHour
 ) -> tuple[tuple[Slot, ...], tuple[tuple[int, DroppedSlot], ...]]:
-    """The instants of one local time, and the dropped record with its place if there is none."""
+    """Return the instants of one local time, and the dropped record with its place if there is none."""
     local_s, part_ms = divmod(local_ms, 1000)
     once = WallClockSlots(_Single(local_s), zone, elapsed=False, gap=gap, overlap_hour=overlap_hour)
     slots: list[Slot] = []

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from streams.core.time.civil import local_text
-from streams.core.time.zones import ZoneRules
+
+if TYPE_CHECKING:
+    from streams.core.time.zones import ZoneRules
 
 
 def utc_text(instant_ms: int) -> str:

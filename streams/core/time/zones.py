@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 import msgspec
-import tzdata
+import tzdata  # type: ignore[import-untyped]  # no stubs; one constant is read
 
 from streams.core.time.civil import DAY_S, END_INSTANT_S, FIRST_INSTANT_S
 from streams.core.time.posix_tz import posix_offsets
@@ -35,7 +35,8 @@ class ZoneRules:
 
     Segment i covers the instants ``[transitions[i-1], transitions[i])`` with ``offsets[i]``. The ``lo_*`` and
     ``hi_*`` lists bound, per segment, the local seconds that it owns: ``lo_first`` leaves out a second pass,
-    ``hi_second`` leaves out a first pass that comes again, and between ``plain_lo`` and ``plain_hi`` local time is unique.
+    ``hi_second`` leaves out a first pass that comes again, and between ``plain_lo`` and ``plain_hi`` local time is
+    unique.
     """
 
     __slots__ = ("hi_all", "hi_second", "lo_all", "lo_first", "name", "offsets", "transitions")

@@ -1,0 +1,289 @@
+"""``horologd preview``: the next (or previous) occurrences of a schedule, by the function that the scheduler uses.
+
+Contract: needs no Kafka. One line an occurrence: the UTC instant (RFC 3339 with ``Z``), a tab, then notes.
+``--after`` is exclusive, ``--until`` inclusive. Exit code 2 and one line on stderr for what cannot be scheduled.
+Warnings of an accepted schedule go to stderr too.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import msgspec
+import typer
+
+from streams.core.time import (
+    CalendarIntervalSpec,
+    CalendarSpec,
+    CronSpec,
+    GapPolicy,
+    IntervalSpec,
+    InvalidSchedule,
+    Jitter,
+    LocalOneOffSpec,
+    Occurrence,
+    OneOffSpec,
+    OverlapHour,
+    RRuleSpec,
+    Schedule,
+    ScheduleSpec,
+    Window,
+    compile_schedule,
+    irregular_nights,
+    utc_text,
+    validate_spec,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: ``--count`` when neither it nor ``--until`` is given.
+COUNT_DEFAULT = 10
+#: ``--explain`` shows the irregular nights of the next 12 months.
+_EXPLAIN_MS = 366 * 86_400_000
+_DURATION_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DURATION_PART = re.compile(r"([0-9]{1,12})(ms|s|m|h|d|w)")
+_CALENDAR = re.compile(r"([0-9]{1,6})(d|w|mo)")
+_CALENDAR_UNITS: dict[str, Literal["day", "week", "month"]] = {"d": "day", "w": "week", "mo": "month"}
+_EXIT_REFUSED = 2
+
+
+class PreviewArgs(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of the command, as given."""
+
+    cron: str | None = None
+    every: str | None = None
+    anchor: str | None = None
+    calendar: str | None = None
+    local_time: str | None = None
+    anchor_date: str | None = None
+    at: str | None = None
+    rrule: str | None = None
+    dtstart: str | None = None
+    zone: str = "UTC"
+    after: str | None = None
+    until: str | None = None
+    count: int | None = None
+    gap: str = "shift"
+    overlap_hour: str = "first"
+    job_id: str = "preview"
+    start_at: str | None = None
+    end_at: str | None = None
+    jitter: str = "none"
+    jitter_window: str | None = None
+    exclude_dates: tuple[str, ...] = ()
+    previous: bool = False
+    explain: bool = False
+
+
+def run_preview(args: PreviewArgs) -> int:
+    """Print the occurrences. Returns the exit code: 0, or 2 for what cannot be scheduled."""
+    try:
+        lines = list(_preview(args))
+    except InvalidSchedule as refused:
+        sys.stderr.write(f"{' '.join(str(refused).split())}\n")
+        return _EXIT_REFUSED
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 0
+
+
+def _preview(args: PreviewArgs) -> Iterator[str]:
+    after_ms = _instant_ms("after", args.after) if args.after else int(time.time() * 1000)
+    until_ms = _instant_ms("until", args.until) if args.until else None
+    if args.count is not None and args.count < 0:
+        raise InvalidSchedule("count", str(args.count), "is negative", "use 0 (with --until, for all) or more")
+    if not args.count and until_ms is None and args.count is not None:
+        raise InvalidSchedule("count", "0", "lists all, without an end", "give --until")
+    count = args.count if args.count is not None else (0 if until_ms is not None else COUNT_DEFAULT)
+    spec = _spec(args, after_ms)
+    window = Window(
+        start_at_ms=_instant_ms("startAt", args.start_at) if args.start_at else None,
+        end_at_ms=_instant_ms("endAt", args.end_at) if args.end_at else None,
+    )
+    jitter = _jitter(args)
+    calendars = (CalendarSpec("excluded", args.zone, args.exclude_dates),) if args.exclude_dates else ()
+    # Backwards, a schedule that has ended is still worth looking at.
+    created_ms = 0 if args.previous else after_ms
+    warnings = validate_spec(
+        spec, job_id=args.job_id, after_ms=created_ms, window=window, jitter=jitter, calendars=calendars
+    )
+    for warning in warnings:
+        sys.stderr.write(f"warning: {warning.field} {warning.text!r}: {warning.message}\n")
+    schedule = compile_schedule(spec, job_id=args.job_id, window=window, jitter=jitter, calendars=calendars)
+    if args.explain:
+        yield from _explain(schedule, spec, args.job_id, after_ms)
+    found = _backwards(schedule, after_ms, until_ms) if args.previous else _forwards(schedule, after_ms, until_ms)
+    for occurrence in islice(found, count or None):
+        yield f"{utc_text(occurrence.at_ms)}\t{_notes(schedule, occurrence)}"
+
+
+def _forwards(schedule: Schedule, after_ms: int, until_ms: int | None) -> Iterator[Occurrence]:
+    found = schedule.next_after(after_ms)
+    while found is not None and (until_ms is None or found.at_ms <= until_ms):
+        yield found
+        found = schedule.next_after(found.at_ms)
+
+
+def _backwards(schedule: Schedule, before_ms: int, until_ms: int | None) -> Iterator[Occurrence]:
+    found = schedule.previous_before(before_ms)
+    while found is not None and (until_ms is None or found.at_ms >= until_ms):
+        yield found
+        found = schedule.previous_before(found.at_ms)
+
+
+def _notes(schedule: Schedule, occurrence: Occurrence) -> str:
+    notes = [schedule.local_text(occurrence.at_ms), *occurrence.notes]
+    for dropped in occurrence.dropped:
+        more = f" and {dropped.count - 1} more" if dropped.count > 1 else ""
+        notes.append(f"dropped {dropped.local}{more} ({dropped.reason})")
+    return "; ".join(notes)
+
+
+def _explain(schedule: Schedule, spec: ScheduleSpec, job_id: str, after_ms: int) -> Iterator[str]:
+    yield f"# {schedule.describe()}"
+    nights = irregular_nights(
+        spec, schedule.zone_data, from_ms=after_ms, until_ms=after_ms + _EXPLAIN_MS, job_id=job_id
+    )
+    yield f"# irregular nights in the next 12 months, zone data {schedule.zone_data.version}: {len(nights) or 'none'}"
+    for night in nights:
+        yield f"# {night}"
+
+
+def _spec(args: PreviewArgs, after_ms: int) -> ScheduleSpec:
+    given = [name for name in ("cron", "every", "calendar", "at", "rrule") if getattr(args, name) is not None]
+    if len(given) != 1:
+        raise InvalidSchedule(
+            "schedule",
+            ", ".join(given) or "none",
+            "exactly one is needed",
+            "give --cron, --every, --calendar, --at or --rrule",
+        )
+    # Unknown policies are refused by compile_schedule, which names the values.
+    gap, overlap = cast("GapPolicy", args.gap), cast("OverlapHour", args.overlap_hour)
+    if args.cron is not None:
+        return CronSpec(args.cron, args.zone, gap, overlap)
+    if args.every is not None:
+        anchor_ms = _instant_ms("anchor", args.anchor) if args.anchor else after_ms
+        return IntervalSpec(_duration_ms("every", args.every), anchor_ms)
+    if args.calendar is not None:
+        return _calendar(args, gap, overlap)
+    if args.at is not None:
+        if _is_local(args.at):
+            return LocalOneOffSpec(args.at, args.zone, gap, overlap)
+        return OneOffSpec(_instant_ms("at", args.at))
+    start = args.dtstart or datetime.fromtimestamp(after_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return RRuleSpec(args.rrule or "", start, args.zone, gap, overlap)
+
+
+def _calendar(args: PreviewArgs, gap: GapPolicy, overlap: OverlapHour) -> CalendarIntervalSpec:
+    match = _CALENDAR.fullmatch(args.calendar or "")
+    if match is None:
+        raise InvalidSchedule("calendar", args.calendar or "", "not understood", "write 7d, 2w or 1mo")
+    if args.local_time is None or args.anchor_date is None:
+        raise InvalidSchedule("calendar", args.calendar or "", "incomplete", "give --local-time and --anchor-date too")
+    unit = _CALENDAR_UNITS[match[2]]
+    return CalendarIntervalSpec(unit, int(match[1]), args.local_time, args.anchor_date, args.zone, gap, overlap)
+
+
+def _jitter(args: PreviewArgs) -> Jitter:
+    if args.jitter == "none":
+        return Jitter()
+    if args.jitter not in {"job", "occurrence"}:
+        raise InvalidSchedule("jitter", args.jitter, "unknown", "use none, job or occurrence")
+    if args.jitter_window is None:
+        raise InvalidSchedule("jitter", args.jitter, "has no window", "give --jitter-window, such as 30s")
+    kind: Literal["job", "occurrence"] = "job" if args.jitter == "job" else "occurrence"
+    return Jitter(kind, _duration_ms("jitter", args.jitter_window))
+
+
+def _duration_ms(field: str, text: str) -> int:
+    """``90s``, ``15m``, ``1h30m``, ``250ms``, or a bare number of seconds."""
+    if re.fullmatch(r"[0-9]{1,12}", text):
+        return int(text) * 1000
+    parts = _DURATION_PART.findall(text)
+    if not parts or "".join(amount + unit for amount, unit in parts) != text:
+        raise InvalidSchedule(field, text, "not a duration", "write 90s, 15m, 1h30m, 7d or 250ms")
+    return sum(int(amount) * _DURATION_MS[unit] for amount, unit in parts)
+
+
+def _is_local(text: str) -> bool:
+    """Tell whether a time has no offset. Unreadable text counts as local, and is refused there."""
+    try:
+        return datetime.fromisoformat(text).tzinfo is None
+    except ValueError:
+        return not text.upper().endswith("Z")
+
+
+def _instant_ms(field: str, text: str) -> int:
+    """Epoch ms of RFC 3339 text; an offset is needed, since the host's zone never counts (R1)."""
+    try:
+        value = datetime.fromisoformat(text)
+    except ValueError:
+        value = None
+    if value is None or value.tzinfo is None:
+        raise InvalidSchedule(field, text, "not an instant", "write RFC 3339 with Z, such as 2026-03-08T06:30:00Z")
+    since = value - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+
+
+def add_preview(app: typer.Typer) -> None:
+    """Register the command ``preview``."""
+
+    @app.command("preview")
+    def preview(  # noqa: PLR0913, PLR0917 - one parameter an option is how typer reads a command line
+        cron: Annotated[str | None, typer.Option(help="Five fields, or six with seconds first.")] = None,
+        every: Annotated[str | None, typer.Option(help="Elapsed interval: 90s, 15m, 1h30m.")] = None,
+        anchor: Annotated[str | None, typer.Option(help="Start of the interval. Default: --after.")] = None,
+        calendar: Annotated[str | None, typer.Option(help="Calendar interval: 7d, 2w or 1mo.")] = None,
+        local_time: Annotated[str | None, typer.Option(help="HH:MM[:SS] of a calendar interval.")] = None,
+        anchor_date: Annotated[str | None, typer.Option(help="First date of a calendar interval.")] = None,
+        at: Annotated[str | None, typer.Option(help="Once: an instant (with Z), or a local time in --zone.")] = None,
+        rrule: Annotated[str | None, typer.Option(help="RFC 5545 rule, such as FREQ=WEEKLY;BYDAY=MO.")] = None,
+        dtstart: Annotated[str | None, typer.Option(help="Local start of the rule.")] = None,
+        zone: Annotated[str, typer.Option(help="IANA time zone.")] = "UTC",
+        after: Annotated[str | None, typer.Option(help="Exclusive start. Default: now.")] = None,
+        until: Annotated[str | None, typer.Option(help="Inclusive end.")] = None,
+        count: Annotated[int | None, typer.Option(help="How many; 0 with --until lists all.")] = None,
+        gap: Annotated[str, typer.Option(help="shift or skip.")] = "shift",
+        overlap_hour: Annotated[str, typer.Option(help="first, second or both.")] = "first",
+        job_id: Annotated[str, typer.Option(help="Feeds H and jitter.")] = "preview",
+        start_at: Annotated[str | None, typer.Option(help="Active window: first instant.")] = None,
+        end_at: Annotated[str | None, typer.Option(help="Active window: last instant.")] = None,
+        jitter: Annotated[str, typer.Option(help="none, job or occurrence.")] = "none",
+        jitter_window: Annotated[str | None, typer.Option(help="Bound of the jitter: 30s.")] = None,
+        exclude_date: Annotated[list[str] | None, typer.Option(help="Local date without runs; repeatable.")] = None,
+        previous: Annotated[bool, typer.Option("--previous", help="Walk backwards from --after.")] = False,  # noqa: FBT002 - a flag
+        explain: Annotated[bool, typer.Option("--explain", help="The rule in words; irregular nights.")] = False,  # noqa: FBT002 - a flag
+    ) -> None:
+        """Print the occurrences of a schedule. Needs no Kafka."""
+        args = PreviewArgs(
+            cron=cron,
+            every=every,
+            anchor=anchor,
+            calendar=calendar,
+            local_time=local_time,
+            anchor_date=anchor_date,
+            at=at,
+            rrule=rrule,
+            dtstart=dtstart,
+            zone=zone,
+            after=after,
+            until=until,
+            count=count,
+            gap=gap,
+            overlap_hour=overlap_hour,
+            job_id=job_id,
+            start_at=start_at,
+            end_at=end_at,
+            jitter=jitter,
+            jitter_window=jitter_window,
+            exclude_dates=tuple(exclude_date or ()),
+            previous=previous,
+            explain=explain,
+        )
+        raise typer.Exit(run_preview(args))

@@ -126,7 +126,7 @@ def test_an_index_header_survives_encoding_also_as_a_prefix(deadline: int | None
     ],
 )
 def test_a_ready_key_that_would_not_sort_or_split_is_refused(key: ReadyKey) -> None:
-    with pytest.raises(ValueError, match=r"NUL|lane|zero"):
+    with pytest.raises(ValueError, match=r"NUL|out of range"):
         key.encode()
 
 

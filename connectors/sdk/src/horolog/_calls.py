@@ -1,0 +1,529 @@
+"""Every call of the HTTP API, declared once: a function that builds a `Call`.
+
+`Client` and `AsyncClient` both derive their methods from these functions, so a route exists in one place only. A `Call` is a value: method,
+path, query, headers, body and how to read the answer; it can be sent again unchanged, with the same idempotency key. Times
+are aware datetimes; durations are seconds; see docs/http-api.md for bounds and errors.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
+from urllib.parse import quote, urlencode
+
+from horolog._types import (
+    Backfill,
+    Explanation,
+    ItemResult,
+    Job,
+    JobRef,
+    LeasedRun,
+    Page,
+    Preview,
+    Queue,
+    Readiness,
+    Replayed,
+    RunRecord,
+    Tenant,
+    Triggered,
+    decode,
+)
+from horolog._wire import format_time, to_json
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+T = TypeVar("T")
+D = TypeVar("D")
+LEASE_WAIT_SECONDS_MAX = 20.0  # docs/http-api.md section 4
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back: status, headers with lower-case names, decoded JSON body (an empty object if there was none)."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One request and how to read its answer; `wait_seconds` is how long the server may hold it."""
+
+    method: str
+    path: str
+    read: Callable[[Answer], T]
+    body: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    wait_seconds: float = 0.0
+    accept: frozenset[int] = frozenset()
+
+
+class JobFields(TypedDict, total=False):
+    """The fields of a job definition, in Python names (docs/http-api.md section 2).
+
+    Time, one of: `cron` (with `time_zone`, `gap`, `overlap_hour`), `every` ("15m" or timedelta, with `anchor`),
+    `schedule` (the JSON object as it is), `run_at`, `run_at_local` (with `time_zone`), `delay_seconds`.
+    """
+
+    queue: str
+    task: str
+    cron: str
+    time_zone: str
+    gap: str
+    overlap_hour: str
+    every: str | dt.timedelta
+    anchor: dt.datetime
+    schedule: Mapping[str, Any]
+    run_at: dt.datetime
+    run_at_local: dt.datetime | str
+    delay_seconds: float
+    payload: Any
+    retry: Mapping[str, Any]
+    catch_up: str
+    overlap: str
+    timeout_seconds: float | None
+    start_deadline_seconds: float | None
+    lane: str
+    labels: Mapping[str, str]
+    start_at: dt.datetime | None
+    end_at: dt.datetime | None
+    max_runs: int | None
+    jitter_seconds: float
+    calendars: Sequence[Any]
+
+
+_SCHEDULE_PARTS = ("cron", "every", "anchor", "gap", "overlap_hour")
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+def _wire_value(value: Any) -> Any:
+    if isinstance(value, dt.datetime):
+        return format_time(value)
+    if isinstance(value, dt.timedelta):
+        return round(value.total_seconds() * 1000)
+    return value
+
+
+def _definition(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn `JobFields` into the JSON definition; raises TypeError for unknown names and for mixed time forms."""
+    unknown = sorted(set(fields) - set(JobFields.__annotations__))
+    if unknown:
+        message = f"unknown job field: {', '.join(unknown)}; known: {', '.join(JobFields.__annotations__)}"
+        raise TypeError(message)
+    parts = {name: fields[name] for name in _SCHEDULE_PARTS if name in fields}
+    body = {_camel(name): _wire_value(value) for name, value in fields.items() if name not in _SCHEDULE_PARTS}
+    if parts:
+        if ("cron" in parts) == ("every" in parts) or "schedule" in fields:
+            message = "give exactly one of cron, every, schedule"
+            raise TypeError(message)
+        if "cron" in parts and "timeZone" in body:
+            parts["time_zone"] = body.pop("timeZone")
+        body["schedule"] = {_camel(name): _wire_value(value) for name, value in parts.items()}
+    local = fields.get("run_at_local")
+    if isinstance(local, dt.datetime):
+        if local.tzinfo is not None:
+            message = "run_at_local is wall-clock time: give a datetime without tzinfo, and time_zone"
+            raise ValueError(message)
+        body["runAtLocal"] = local.isoformat()
+    return body
+
+
+def _path(*parts: str) -> str:
+    return "/v1/" + "/".join(quote(part, safe=":") for part in parts)
+
+
+def _query(path: str, pairs: Iterable[tuple[str, Any]]) -> str:
+    given = [(name, _wire_value(value)) for name, value in pairs if value is not None]
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def _headers(key: str | None = None, *, version: int | None = None, create_only: bool = False) -> dict[str, str]:
+    headers = {"Idempotency-Key": key or f"sdk-{uuid.uuid4().hex}"}
+    if version is not None:
+        headers["If-Match"] = f'"{version}"'
+    if create_only:
+        headers["If-None-Match"] = "*"
+    return headers
+
+
+def _one(cls: type[D]) -> Callable[[Answer], D]:
+    def read(answer: Answer) -> D:
+        return decode(cls, answer.body)
+
+    return read
+
+
+def _page(cls: type[D], member: str) -> Callable[[Answer], Page[D]]:
+    def read(answer: Answer) -> Page[D]:
+        items = tuple(decode(cls, item) for item in answer.body[member])
+        return Page(items, answer.body.get("nextCursor"))
+
+    return read
+
+
+def _list(cls: type[D], member: str) -> Callable[[Answer], tuple[D, ...]]:
+    def read(answer: Answer) -> tuple[D, ...]:
+        return tuple(decode(cls, item) for item in answer.body[member])
+
+    return read
+
+
+def _job_ref(answer: Answer) -> JobRef:
+    replayed = answer.headers.get("idempotent-replayed") == "true"
+    return decode(JobRef, {**answer.body, "replayed": replayed})
+
+
+def _given(**fields: Any) -> str:
+    return to_json({name: _wire_value(value) for name, value in fields.items() if value is not None})
+
+
+# --- jobs ---------------------------------------------------------------------------------------
+
+
+def create_job(
+    name: str,
+    *,
+    job_id: str | None = None,
+    idempotency_key: str | None = None,
+    **fields: Unpack[JobFields],
+) -> Call[JobRef]:
+    """Create a job. Without `job_id` the id is derived from the idempotency key (one is made up if you give none)."""
+    body = {"name": name, **_definition(fields)}
+    if job_id is not None:
+        body["jobId"] = job_id
+    return define_job(body, idempotency_key=idempotency_key)
+
+
+def define_job(definition: Mapping[str, Any], *, idempotency_key: str | None = None) -> Call[JobRef]:
+    """Create a job from the JSON definition as it is (camelCase), for tools that read files."""
+    return Call("POST", "/v1/jobs", _job_ref, to_json(dict(definition)), _headers(idempotency_key))
+
+
+def put_job(
+    job_id: str,
+    definition: Mapping[str, Any],
+    *,
+    version: int | None = None,
+    create_only: bool = False,
+    idempotency_key: str | None = None,
+) -> Call[JobRef]:
+    """Create or replace the job of that id by a JSON definition; `version` guards against others' edits."""
+    headers = _headers(idempotency_key, version=version, create_only=create_only)
+    return Call("PUT", _path("jobs", job_id), _job_ref, to_json(dict(definition)), headers)
+
+
+def get_job(job_id: str) -> Call[Job]:
+    """Return a job."""
+    return Call("GET", _path("jobs", job_id), _one(Job))
+
+
+def edit_job(
+    job_id: str,
+    *,
+    version: int | None = None,
+    name: str | None = None,
+    idempotency_key: str | None = None,
+    **fields: Unpack[JobFields],
+) -> Call[JobRef]:
+    """Change the given fields only; `version` guards against others' edits."""
+    body = _definition(fields)
+    if name is not None:
+        body["name"] = name
+    headers = _headers(idempotency_key, version=version)
+    return Call("PATCH", _path("jobs", job_id), _job_ref, to_json(body), headers)
+
+
+def patch_job(
+    job_id: str,
+    changes: Mapping[str, Any],
+    *,
+    version: int | None = None,
+    idempotency_key: str | None = None,
+) -> Call[JobRef]:
+    """Change a job by a JSON merge patch as it is (camelCase), for tools that read files."""
+    headers = _headers(idempotency_key, version=version)
+    return Call("PATCH", _path("jobs", job_id), _job_ref, to_json(dict(changes)), headers)
+
+
+def delete_job(job_id: str, *, version: int | None = None, idempotency_key: str | None = None) -> Call[JobRef]:
+    """Delete a job; its unleased runs are cancelled at once, leased ones through their heartbeat."""
+    headers = _headers(idempotency_key, version=version)
+    return Call("DELETE", _path("jobs", job_id), _job_ref, None, headers)
+
+
+def list_jobs(
+    *,
+    queue: str | None = None,
+    state: str | None = None,
+    name_prefix: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[Page[Job]]:
+    """Return one page of jobs; pass `page.next_cursor` as `cursor` for the next."""
+    pairs: list[tuple[str, Any]] = [("queue", queue), ("state", state), ("namePrefix", name_prefix)]
+    pairs += [("label", f"{key}:{value}") for key, value in (labels or {}).items()]
+    pairs += [("limit", limit), ("cursor", cursor)]
+    return Call("GET", _query("/v1/jobs", pairs), _page(Job, "jobs"))
+
+
+def list_job_runs(
+    job_id: str, *, state: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> Call[Page[RunRecord]]:
+    """Return one page of a job's runs, newest first."""
+    pairs = [("state", state), ("limit", limit), ("cursor", cursor)]
+    return Call("GET", _query(_path("jobs", job_id, "runs"), pairs), _page(RunRecord, "runs"))
+
+
+def preview_job(job_id: str, *, start: dt.datetime | None = None, count: int | None = None) -> Call[Preview]:
+    """Return a job's next occurrences from `start` (default: now)."""
+    pairs = [("from", start), ("count", count)]
+    return Call("GET", _query(_path("jobs", job_id, "preview"), pairs), _one(Preview))
+
+
+def preview_schedule(
+    *, start: dt.datetime | None = None, count: int | None = None, **fields: Unpack[JobFields]
+) -> Call[Preview]:
+    """Return the next occurrences of a schedule that is not stored."""
+    return preview_definition(_definition(fields), start=start, count=count)
+
+
+def preview_definition(
+    definition: Mapping[str, Any], *, start: dt.datetime | None = None, count: int | None = None
+) -> Call[Preview]:
+    """Return the next occurrences of a time form given as JSON (camelCase)."""
+    body = {**definition, "from": None if start is None else format_time(start), "count": count}
+    given = {name: value for name, value in body.items() if value is not None}
+    return Call("POST", "/v1/preview", _one(Preview), to_json(given))
+
+
+def explain_job(job_id: str, *, at: dt.datetime | None = None) -> Call[Explanation]:
+    """Say why a run did or did not happen at an instant (default: the latest or next occurrence)."""
+    return Call("GET", _query(_path("jobs", job_id, "explain"), [("at", at)]), _one(Explanation))
+
+
+def pause_job(
+    job_id: str, *, note: str | None = None, actor: str | None = None, until: dt.datetime | None = None
+) -> Call[Job]:
+    """Pause a job; runs already leased go on."""
+    body = _given(note=note, actor=actor, until=until)
+    return Call("POST", _path("jobs", job_id, "pause"), _one(Job), body, _headers())
+
+
+def resume_job(job_id: str) -> Call[Job]:
+    """Resume a paused job."""
+    return Call("POST", _path("jobs", job_id, "resume"), _one(Job), "{}", _headers())
+
+
+_KEEP: Any = object()
+
+
+def trigger_job(
+    job_id: str, *, payload: Any = _KEEP, note: str | None = None, idempotency_key: str | None = None
+) -> Call[Triggered]:
+    """Open a run now, with the job's payload or another one."""
+    body: dict[str, Any] = {} if note is None else {"note": note}
+    if payload is not _KEEP:
+        body["payload"] = payload
+    path = _path("jobs", job_id, "trigger")
+    return Call("POST", path, _one(Triggered), to_json(body), _headers(idempotency_key))
+
+
+def backfill_job(
+    job_id: str,
+    *,
+    start: dt.datetime,
+    end: dt.datetime,
+    overlap: str | None = None,
+    dry_run: bool = False,
+    idempotency_key: str | None = None,
+) -> Call[Backfill]:
+    """Open a run for every occurrence in `[start, end)`; a dry run only counts them."""
+    body = {"from": format_time(start), "to": format_time(end), "dryRun": dry_run}
+    if overlap is not None:
+        body["overlap"] = overlap
+    path = _path("jobs", job_id, "backfill")
+    return Call("POST", path, _one(Backfill), to_json(body), _headers(idempotency_key))
+
+
+# --- runs ---------------------------------------------------------------------------------------
+
+
+def get_run(run_id: str) -> Call[RunRecord]:
+    """Return a run."""
+    return Call("GET", _path("runs", run_id), _one(RunRecord))
+
+
+def list_runs(
+    *,
+    queue: str | None = None,
+    state: str | None = None,
+    outcome: str | None = None,
+    job_id: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[Page[RunRecord]]:
+    """Return one page of runs."""
+    pairs = [("queue", queue), ("state", state), ("outcome", outcome), ("jobId", job_id)]
+    pairs += [("limit", limit), ("cursor", cursor)]  # type: ignore[list-item]  # a query takes int and str alike
+    return Call("GET", _query("/v1/runs", pairs), _page(RunRecord, "runs"))
+
+
+def cancel_run(run_id: str, *, note: str | None = None) -> Call[RunRecord]:
+    """Cancel a run: at once if it is not leased, else through its worker's next heartbeat."""
+    return Call("POST", _path("runs", run_id, "cancel"), _one(RunRecord), _given(note=note), _headers())
+
+
+def replay_run(run_id: str, *, note: str | None = None, idempotency_key: str | None = None) -> Call[RunRecord]:
+    """Open a dead run again."""
+    path = _path("runs", run_id, "replay")
+    return Call("POST", path, _one(RunRecord), _given(note=note), _headers(idempotency_key))
+
+
+def replay_runs(
+    *,
+    queue: str | None = None,
+    job_id: str | None = None,
+    dry_run: bool = True,
+    idempotency_key: str | None = None,
+) -> Call[Replayed]:
+    """Open all dead runs of a queue or job again; counts them only unless `dry_run=False`."""
+    body = _given(queue=queue, jobId=job_id, dryRun=dry_run)
+    return Call("POST", "/v1/runs:replay", _one(Replayed), body, _headers(idempotency_key))
+
+
+# --- leases -------------------------------------------------------------------------------------
+
+
+def lease(
+    queue: str,
+    *,
+    worker_id: str,
+    max_runs: int = 1,
+    visibility_seconds: float = 30,
+    wait_seconds: float = LEASE_WAIT_SECONDS_MAX,
+    request_id: str | None = None,
+) -> Call[tuple[LeasedRun, ...]]:
+    """Wait for runs and lease them; an empty answer is normal. Heartbeat on receipt, then well within the visibility."""
+    body = _given(
+        workerId=worker_id,
+        max=max_runs,
+        visibilitySeconds=visibility_seconds,
+        waitSeconds=wait_seconds,
+        requestId=request_id or uuid.uuid4().hex,
+    )
+    return Call("POST", _path("queues", queue, "lease"), _list(LeasedRun, "runs"), body, wait_seconds=wait_seconds)
+
+
+def heartbeat(
+    run_id: str, lease_token: int, *, progress: Any = None, visibility_seconds: float | None = None
+) -> Call[ItemResult]:
+    """Renew a lease; the answer may ask to cancel. Raises StaleLeaseError when it is lost."""
+    body = _given(leaseToken=lease_token, progress=progress, visibilitySeconds=visibility_seconds)
+    return Call("POST", _path("runs", run_id, "heartbeat"), _one(ItemResult), body)
+
+
+def complete(run_id: str, lease_token: int, *, result: Any = None) -> Call[ItemResult]:
+    """Complete a run; a repeat with the same token is answered alike."""
+    body = _given(leaseToken=lease_token, result=result)
+    return Call("POST", _path("runs", run_id, "complete"), _one(ItemResult), body)
+
+
+def fail(
+    run_id: str, lease_token: int, *, error: str, error_type: str | None = None, retryable: bool = True
+) -> Call[ItemResult]:
+    """Fail an attempt; it is retried by the job's policy unless `retryable` is false."""
+    body = _given(leaseToken=lease_token, error=error, errorType=error_type, retryable=retryable)
+    return Call("POST", _path("runs", run_id, "fail"), _one(ItemResult), body)
+
+
+def release(run_id: str, lease_token: int, *, reason: str | None = None) -> Call[ItemResult]:
+    """Give back a run that was not started; its attempt number is returned."""
+    body = _given(leaseToken=lease_token, reason=reason)
+    return Call("POST", _path("runs", run_id, "release"), _one(ItemResult), body)
+
+
+def _batch(kind: str, items: Sequence[Mapping[str, Any]]) -> Call[tuple[ItemResult, ...]]:
+    body = to_json({"runs": [dict(item) for item in items]})
+    return Call("POST", f"/v1/runs:{kind}", _list(ItemResult, "runs"), body)
+
+
+def heartbeat_many(items: Sequence[Mapping[str, Any]]) -> Call[tuple[ItemResult, ...]]:
+    """Batch form; items are `{"runId", "leaseToken", ...}` as in docs/http-api.md, results in the same order."""
+    return _batch("heartbeat", items)
+
+
+def complete_many(items: Sequence[Mapping[str, Any]]) -> Call[tuple[ItemResult, ...]]:
+    """Batch form; see `heartbeat_many`."""
+    return _batch("complete", items)
+
+
+def fail_many(items: Sequence[Mapping[str, Any]]) -> Call[tuple[ItemResult, ...]]:
+    """Batch form; see `heartbeat_many`."""
+    return _batch("fail", items)
+
+
+def release_many(items: Sequence[Mapping[str, Any]]) -> Call[tuple[ItemResult, ...]]:
+    """Batch form; see `heartbeat_many`."""
+    return _batch("release", items)
+
+
+# --- queues, tenants, service -------------------------------------------------------------------
+
+
+def get_queue(queue: str) -> Call[Queue]:
+    """Return a queue with what waits in it."""
+    return Call("GET", _path("queues", queue), _one(Queue))
+
+
+def list_queues() -> Call[tuple[Queue, ...]]:
+    """Return the queues of the token's tenant."""
+    return Call("GET", "/v1/queues", _list(Queue, "queues"))
+
+
+def put_queue(
+    queue: str,
+    *,
+    max_running: int | None = None,
+    max_lease_rate_per_second: float | None = None,
+    description: str | None = None,
+    version: int | None = None,
+) -> Call[Queue]:
+    """Create or replace a queue's settings."""
+    body = _given(maxRunning=max_running, maxLeaseRatePerSecond=max_lease_rate_per_second, description=description)
+    return Call("PUT", _path("queues", queue), _one(Queue), body, _headers(version=version))
+
+
+def get_tenant(tenant: str) -> Call[Tenant]:
+    """Return a tenant's limits."""
+    return Call("GET", _path("tenants", tenant), _one(Tenant))
+
+
+def put_tenant(
+    tenant: str,
+    *,
+    pending_cap: int | None = None,
+    max_lease_rate_per_second: float | None = None,
+    weight: float | None = None,
+) -> Call[Tenant]:
+    """Set a tenant's limits."""
+    body = _given(pendingCap=pending_cap, maxLeaseRatePerSecond=max_lease_rate_per_second, weight=weight)
+    return Call("PUT", _path("tenants", tenant), _one(Tenant), body, _headers())
+
+
+def _readiness(answer: Answer) -> Readiness:
+    return Readiness(answer.status == 200, tuple(answer.body.get("checks", ())))
+
+
+def ready() -> Call[Readiness]:
+    """Ask whether the gateway is ready; an unready gateway is an answer, not an error."""
+    return Call("GET", "/readyz", _readiness, accept=frozenset({503}))

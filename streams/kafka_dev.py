@@ -44,6 +44,7 @@ JAVA_MAJOR_MIN = 17  # Kafka 4 brokers are compiled for 17
 HEAP_MB_DEFAULT = 768
 START_TIMEOUT_S = 60.0  # about 3 s on an idle machine; the rest is for busy ones
 STOP_TIMEOUT_S = 15.0  # a controlled shutdown without a quorum would wait for minutes; then SIGKILL
+CLUSTER_STOP_TIMEOUT_S = 5.0  # for several nodes together: the last ones have no quorum to leave in order
 RESOLVE_TIMEOUT_S = 600.0  # 43 MB from a slow mirror
 FORMAT_TIMEOUT_S = 60.0
 PROBE_TIMEOUT_S = 2.0  # one metadata question to a broker that may be frozen
@@ -290,7 +291,8 @@ def free_ports(nodes: int) -> tuple[NodePorts, ...]:
     raise PortTakenError(message)
 
 
-def _wait_until(done: Callable[[], bool], timeout_s: float) -> bool:
+def wait_until(done: Callable[[], bool], timeout_s: float) -> bool:
+    """Poll until `done` says so; return False if it does not within the time."""
     deadline = time.monotonic() + timeout_s
     while not done():
         if time.monotonic() > deadline:
@@ -423,7 +425,7 @@ class KafkaNode:
             alive = self.process is not None
             return not alive or self.answers()
 
-        in_time = _wait_until(settled, timeout_s)
+        in_time = wait_until(settled, timeout_s)
         if not alive:
             raise StartFailedError(self._start_failure("ended while starting"))
         if not in_time:
@@ -478,21 +480,21 @@ class KafkaNode:
         if process is None or not self.send(number):
             return False
         self.send(signal.SIGCONT)  # a paused process takes no signal but SIGKILL
-        if not _wait_until(lambda: not process.is_alive(), STOP_TIMEOUT_S):
+        if not wait_until(lambda: not process.is_alive(), STOP_TIMEOUT_S):
             message = f"Kafka node {self.node_id} (pid {process.pid}) is still there after {number.name}."
             raise KafkaDevError(message)
         self._forget()
         return True
 
-    def stop(self) -> bool:
-        """Stop the broker in good order, by force after 15 s; False if it did not run."""
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> bool:
+        """Stop the broker in good order, by force after the time-out; False if it did not run."""
         process = self.process
         if process is None:
             self._forget()
             return False
         self.send(signal.SIGTERM)
         self.send(signal.SIGCONT)
-        if not _wait_until(lambda: not process.is_alive(), STOP_TIMEOUT_S):
+        if not wait_until(lambda: not process.is_alive(), timeout_s):
             self.kill()
         self._forget()
         return True
@@ -752,8 +754,10 @@ def _stop_all(nodes: Sequence[KafkaNode]) -> int:
     for node in running:
         node.send(signal.SIGTERM)  # all at once: the last ones alone would wait for a quorum
         node.send(signal.SIGCONT)
+    allowed_s = STOP_TIMEOUT_S if len(nodes) == 1 else CLUSTER_STOP_TIMEOUT_S
+    deadline = time.monotonic() + allowed_s
     for node in nodes:
-        node.stop()
+        node.stop(max(0.0, deadline - time.monotonic()))
     return len(running)
 
 

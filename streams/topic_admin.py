@@ -9,6 +9,7 @@ it refuses to run with one.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ from schemas.topics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from confluent_kafka.admin import TopicMetadata
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 REQUEST_TIMEOUT_S = 15.0  # a cluster that needs longer for metadata is not fit to run on
 UNLIMITED = -1
+SEEN_TIMEOUT_S = 10.0  # brokers learn of a change from the controller within milliseconds, unless busy
+SEEN_POLL_S = 0.02
 
 # How a found value may differ from the required one without harm.
 _AT_LEAST = ("retention.ms", "delete.retention.ms", "max.message.bytes", "min.insync.replicas")
@@ -126,6 +129,8 @@ def create_topics(settings: Settings) -> list[TopicRow]:
                 # Another process may have come first: that is what was wanted.
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
+    # The controller answers before the brokers have learnt of the topics: whoever starts next must see them.
+    _wait_until_seen(lambda: made <= set(_metadata(admin, settings)))
     return [_row(settings, topic, "created" if name in made else "exists") for topic, name in _named(settings)]
 
 
@@ -173,7 +178,14 @@ def repair_topics(settings: Settings) -> list[Finding]:
     if resources:
         for future in admin.incremental_alter_configs(resources).values():
             future.result(timeout=REQUEST_TIMEOUT_S)
+        _wait_until_seen(lambda: not set(changed) & set(check_topics(settings)))
     return changed
+
+
+def _wait_until_seen(seen: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SEEN_TIMEOUT_S
+    while not seen() and time.monotonic() < deadline:
+        time.sleep(SEEN_POLL_S)
 
 
 def _named(settings: Settings) -> list[tuple[Topic, str]]:

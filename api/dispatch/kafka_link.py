@@ -1,0 +1,286 @@
+"""The link over a real Kafka, by confluent-kafka: one producer, one consumer, a thread for each.
+
+The consumer has no group: it reads this gateway's partition of `replies` and `offers` from their ends (read_committed) and
+`owners` from its beginning. Its thread decodes what arrived and hands it to the event loop in one call per poll. The
+producer is idempotent with acks=all and an explicit partition; a batch is packed already, so it does not linger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from api.dispatch.link import TimedReplies
+from schemas.codec import TooLarge
+from schemas.partition import partition_for
+from schemas.topics import Topic, topic_name
+from streams.core.wire import decode_offers, decode_owner_view, decode_replies, encode_commands, encode_demand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from api.dispatch.link import LinkListener, SendDone, SendFailure
+    from schemas.config import Settings
+    from streams.core.envelopes import CommandBatch, Demand, Offers, OwnerView
+
+DELIVERY_TIMEOUT_MS: Final = 8_000
+"""Shorter than a caller's wait for the reply, so that it hears of a failed write and not of a missing answer."""
+
+POLL_S: Final = 0.2
+"""How long a thread waits for something to do; bounds the time of `stop`."""
+
+DRAIN_MAX: Final = 1_000
+"""Records taken along after the first one of a poll."""
+
+START_TIMEOUT_S: Final = 15.0
+STOP_TIMEOUT_S: Final = 5.0
+THREAD_JOIN_S: Final = 2.0
+
+_NOT_WRITTEN: Final = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError._QUEUE_FULL,  # noqa: SLF001 - librdkafka's own codes are spelt with an underscore
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.INVALID_MSG,
+    }
+)
+"""Codes of a delivery report after which the record is certainly not in the log."""
+
+
+class KafkaLinkConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Where and how; `from_settings` builds it."""
+
+    client: dict[str, Any]
+    """librdkafka properties to start from."""
+    commands: str
+    demand: str
+    replies: str
+    offers: str
+    owners: str
+    reply_partition: int
+
+    @classmethod
+    def from_settings(cls, settings: Settings, gateway_id: str) -> KafkaLinkConfig:
+        """Name this gateway's topics and partition."""
+        return cls(
+            client=settings.kafka.client_config(),
+            commands=topic_name(settings, Topic.COMMANDS),
+            demand=topic_name(settings, Topic.DEMAND),
+            replies=topic_name(settings, Topic.REPLIES),
+            offers=topic_name(settings, Topic.OFFERS),
+            owners=topic_name(settings, Topic.OWNERS),
+            reply_partition=partition_for(gateway_id, settings.topics.reply_partitions),
+        )
+
+
+class KafkaLink:
+    """See Link. `start` raises KafkaException if the topics cannot be read within 15 s."""
+
+    def __init__(self, config: KafkaLinkConfig, gateway_id: str) -> None:
+        self._config = config
+        self._gateway_key = gateway_id.encode()
+        self._producer = Producer(config.client | _PRODUCER)
+        self._consumer = Consumer(config.client | _CONSUMER)
+        self._threads: list[threading.Thread] = []
+        self._stop = threading.Event()
+        self._fatal = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._listener: LinkListener | None = None
+        self._owners_end = 0
+        self._owners_read: dict[int, OwnerView | None] | None = {}
+        """Collected until the end that `owners` had at the start; then None."""
+        self._started: asyncio.Event = asyncio.Event()
+        self.unreadable_total = 0
+        self.errors_total = 0
+
+    @property
+    def healthy(self) -> bool:
+        """See Link."""
+        return not self._fatal and all(thread.is_alive() for thread in self._threads)
+
+    async def start(self, listener: LinkListener) -> None:
+        """See Link."""
+        self._loop, self._listener = asyncio.get_running_loop(), listener
+        await asyncio.to_thread(self._assign)
+        for name, target in (("gateway-replies", self._consume), ("gateway-acks", self._collect_acks)):
+            thread = threading.Thread(target=target, name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        try:
+            await asyncio.wait_for(self._started.wait(), START_TIMEOUT_S)
+        except TimeoutError:
+            await self.stop()
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "owners could not be read")) from None  # noqa: SLF001
+
+    def send(self, partition: int, batch: CommandBatch, done: SendDone) -> None:
+        """See Link. `done` comes in the loop's thread."""
+        try:
+            self._producer.produce(
+                self._config.commands,
+                encode_commands(batch),
+                key=self._gateway_key,
+                partition=partition,
+                on_delivery=lambda error, message: self._delivered(done, error, message),
+            )
+        except (BufferError, KafkaException, TooLarge):
+            self.errors_total += 1
+            done(None, "not_written")
+
+    def publish_demand(self, demand: Demand) -> None:
+        """See Link."""
+        try:
+            self._producer.produce(self._config.demand, encode_demand(demand), key=self._gateway_key, partition=0)
+        except (BufferError, KafkaException):
+            self.errors_total += 1  # The next refresh says it again.
+
+    async def stop(self) -> None:
+        """See Link."""
+        await asyncio.to_thread(self._producer.flush, STOP_TIMEOUT_S)
+        self._stop.set()
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join, THREAD_JOIN_S)
+        await asyncio.to_thread(self._consumer.close)
+
+    # In threads
+
+    def _assign(self) -> None:
+        """Fix the starting offsets now, so that no answer to a later command can be missed."""
+        config = self._config
+        assignment = []
+        for topic in (config.replies, config.offers):
+            partition = TopicPartition(topic, config.reply_partition)
+            _, end = self._consumer.get_watermark_offsets(partition, timeout=START_TIMEOUT_S)
+            assignment.append(TopicPartition(topic, config.reply_partition, end))
+        owners = TopicPartition(config.owners, 0)
+        first, self._owners_end = self._consumer.get_watermark_offsets(owners, timeout=START_TIMEOUT_S)
+        assignment.append(TopicPartition(config.owners, 0, first))
+        self._consumer.assign(assignment)
+
+    def _consume(self) -> None:
+        while not self._stop.is_set():
+            first = self._consumer.poll(POLL_S)
+            messages = [] if first is None else [first, *self._consumer.consume(DRAIN_MAX, 0)]
+            self._hand_over(messages)
+
+    def _hand_over(self, messages: Sequence[Message]) -> None:
+        config = self._config
+        offers: list[Offers] = []
+        replies: list[TimedReplies] = []
+        owners: list[tuple[int, OwnerView | None]] = []
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._note(error)
+                continue
+            topic = message.topic()
+            try:
+                if topic == config.owners:
+                    owners.append(_owner(message))
+                elif message.key() != self._gateway_key:
+                    continue
+                elif topic == config.replies:
+                    replies.append(TimedReplies(message.timestamp()[1], decode_replies(_value(message))))
+                else:
+                    offers.append(decode_offers(_value(message)))
+            except ValueError:
+                self.unreadable_total += 1
+        known = self._take_owners(owners)
+        if offers or replies or known is not None:
+            self._call_soon(lambda: self._heard(known, replies, offers))
+
+    def _take_owners(self, owners: list[tuple[int, OwnerView | None]]) -> list[tuple[int, OwnerView | None]] | None:
+        """Give what to tell; None while the first reading is not complete, or without news."""
+        if self._owners_read is None:
+            return owners or None
+        self._owners_read.update(owners)
+        (position,) = self._consumer.position([TopicPartition(self._config.owners, 0)])
+        if position.offset < self._owners_end and self._owners_end > 0:
+            return None
+        known, self._owners_read = list(self._owners_read.items()), None
+        return known
+
+    def _collect_acks(self) -> None:
+        while not self._stop.is_set():
+            self._producer.poll(POLL_S)
+
+    def _delivered(self, done: SendDone, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            log_append_ms = message.timestamp()[1]
+            self._call_soon(lambda: done(log_append_ms, None))
+            return
+        self._note(error)
+        failure: SendFailure = "not_written" if error.code() in _NOT_WRITTEN else "unknown"
+        self._call_soon(lambda: done(None, failure))
+
+    def _note(self, error: KafkaError) -> None:
+        self.errors_total += 1
+        if error.fatal():
+            self._fatal = True
+
+    def _call_soon(self, callback: Callable[[], None]) -> None:
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            return
+        loop.call_soon_threadsafe(callback)
+
+    # In the loop
+
+    def _heard(
+        self,
+        owners: list[tuple[int, OwnerView | None]] | None,
+        replies: list[TimedReplies],
+        offers: list[Offers],
+    ) -> None:
+        listener = self._listener
+        if listener is None:
+            return
+        if owners is not None:
+            listener.on_owners(owners)
+            self._started.set()
+        if replies:
+            listener.on_replies(replies)
+        if offers:
+            listener.on_offers(offers)
+
+
+_PRODUCER: Final[dict[str, Any]] = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "linger.ms": 0,
+    "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
+    "message.max.bytes": 1_000_000,
+}
+
+_CONSUMER: Final[dict[str, Any]] = {
+    # Never joins a group; librdkafka wants a name all the same.
+    "group.id": "horolog-gateway-unused",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "isolation.level": "read_committed",
+    # Only after an offset fell out of the log: what was missed is a reply that somebody timed out on.
+    "auto.offset.reset": "latest",
+    "fetch.wait.max.ms": 500,
+    "fetch.error.backoff.ms": 100,
+}
+
+
+def _value(message: Message) -> bytes:
+    value = message.value()
+    if not isinstance(value, bytes):
+        raise ValueError("no value")  # noqa: TRY004 - treated as every other unreadable record
+    return value
+
+
+def _owner(message: Message) -> tuple[int, OwnerView | None]:
+    key = message.key()
+    partition = int(key) if key else -1
+    if message.value() is None:
+        return partition, None
+    view = decode_owner_view(_value(message))
+    return view.partition, view

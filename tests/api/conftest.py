@@ -1,0 +1,138 @@
+"""A dispatch client over memory and virtual time, and the values that its tests are made of."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from api.dispatch.client import DispatchClient, DispatchConfig
+from api.dispatch.clock import ManualClock
+from api.dispatch.link import TimedReplies
+from api.dispatch.memory_link import MemoryLink
+from streams.core.commands import AnyCommand, Grant, LeaseRun, Release, Reply
+from streams.core.envelopes import Answer, Offer, Offers, ReplyBatch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+PARTITIONS = 4
+
+
+@dataclass
+class Bench:
+    """One started client with the owner's side in the test's hands."""
+
+    clock: ManualClock
+    link: MemoryLink
+    client: DispatchClient
+
+    async def settle(self) -> None:
+        """Let the loop run until nothing is left to do at this instant."""
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    async def advance(self, by_ms: float) -> None:
+        """Move virtual time in steps, as a loop would see it."""
+        await self.settle()
+        until_ms = self.clock.monotonic_ms() + by_ms
+        while True:
+            wait_ms = self.clock.next_timer_in_ms()
+            now_ms = self.clock.monotonic_ms()
+            if wait_ms is None or now_ms + wait_ms > until_ms:
+                break
+            self.clock.advance(wait_ms)
+            await self.settle()
+        self.clock.advance(until_ms - self.clock.monotonic_ms())
+        await self.settle()
+
+    def offers(self, *offers: Offer, partition: int = 0, incarnation: str | None = None) -> None:
+        """Say offers of one owner to this gateway."""
+        self.link.say_offers(
+            Offers(
+                gateway_id=self.client.gateway_id,
+                incarnation=self.client.incarnation if incarnation is None else incarnation,
+                partition=partition,
+                offers=offers,
+            )
+        )
+
+    def offer(self, number: int, *, due_in_ms: int = 0, queue: str = "q", lane: str = "normal") -> Offer:
+        """Make an offer of a run that is due relative to now."""
+        return Offer(
+            run_id=f"run_job{number}_x",
+            job_id=f"job{number}",
+            tenant="t",
+            queue=queue,
+            lane=lane,
+            due_at_ms=self.clock.wall_ms() + due_in_ms,
+            job_version=1,
+        )
+
+    def requests(self) -> list[LeaseRun]:
+        """Give all lease requests sent so far."""
+        return [command for command in self.link.commands if isinstance(command, LeaseRun)]
+
+    def releases(self) -> list[str]:
+        """Give the run ids of all releases sent so far."""
+        return [command.run_id for command in self.link.commands if isinstance(command, Release)]
+
+    def grant(self, requests: Sequence[LeaseRun], *, due_at_ms: int | None = None, token: int = 1) -> None:
+        """Commit grants for these requests in one batch, now."""
+        now_ms = self.clock.wall_ms()
+        self.reply(
+            [
+                (
+                    request,
+                    grant_for(request, due_at_ms=now_ms if due_at_ms is None else due_at_ms, token=token),
+                )
+                for request in requests
+            ]
+        )
+
+    def reply(self, answers: Sequence[tuple[AnyCommand, Reply | Grant]]) -> None:
+        """Commit these answers in one batch, now."""
+        batch = ReplyBatch(
+            gateway_id=self.client.gateway_id,
+            answers=tuple(Answer(request_id=command.request_id, reply=answer) for command, answer in answers),
+        )
+        self.link.say_replies(TimedReplies(self.clock.wall_ms(), batch))
+
+
+def grant_for(request: LeaseRun, *, due_at_ms: int, token: int = 1, queue: str = "q") -> Grant:
+    """Make the grant that answers a request."""
+    return Grant(
+        job_id=request.job_id,
+        run_id=request.run_id,
+        task="task",
+        tenant="t",
+        queue=queue,
+        lane="normal",
+        worker_id=request.worker_id,
+        gateway_id=request.gateway_id,
+        attempt=1,
+        lease_token=token,
+        scheduled_at_ms=due_at_ms,
+        due_at_ms=due_at_ms,
+        granted_at_ms=due_at_ms,
+        expires_at_ms=due_at_ms + request.visibility_ms,
+        visibility_ms=request.visibility_ms,
+        timeout_ms=0,
+        max_attempts=5,
+        payload=b"{}",
+        content_type="application/json",
+        job_version=request.job_version,
+    )
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    """Give a started client."""
+    clock = ManualClock()
+    link = MemoryLink(clock, PARTITIONS)
+    client = DispatchClient(link, DispatchConfig(partitions=PARTITIONS, gateway_id="gw"), clock)
+    await client.start()
+    yield Bench(clock, link, client)
+    await client.stop()

@@ -1,0 +1,423 @@
+"""How runs get from offers to workers; the owner's side is played by hand, time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from api.dispatch.lease_desk import (
+    KEEP_PLACE_MS,
+    LAST_GRANTS_MS,
+    LEASE_AHEAD_MS,
+    ORPHAN_GRACE_MS,
+    REQUEST_GRACE_MS,
+    REQUEST_TTL_MS,
+    WAIT_MS_MIN,
+)
+from streams.core.commands import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streams.core.commands import Grant
+
+    # The bench is a fixture of conftest.py, which tests cannot import by name.
+    Bench = Any
+
+
+def poll(bench: Bench, worker: str = "w", **fields: Any) -> asyncio.Task[list[Grant]]:
+    return asyncio.create_task(bench.client.lease("t", fields.pop("queue", "q"), worker, **fields))
+
+
+async def sent_requests(bench: Bench) -> list[Any]:
+    await bench.advance(60)
+    requests: list[Any] = bench.requests()
+    return requests
+
+
+async def test_a_waiting_worker_becomes_demand(bench: Bench) -> None:
+    task = poll(bench, max_runs=7)
+    await bench.advance(20)
+    demand = bench.link.demands[-1]
+    assert (demand.gateway_id, demand.incarnation) == ("gw", bench.client.incarnation)
+    assert [(queue.tenant, queue.queue, queue.slots) for queue in demand.queues] == [("t", "q", 7)]
+    task.cancel()
+
+
+async def test_an_offer_becomes_a_lease_request_and_its_grant_reaches_the_worker(bench: Bench) -> None:
+    task = poll(bench, max_runs=2, visibility_ms=45_000)
+    await bench.settle()
+    bench.offers(bench.offer(1), partition=3)
+    (request,) = await sent_requests(bench)
+    assert (request.run_id, request.worker_id, request.gateway_id, request.visibility_ms, request.job_version) == (
+        "run_job1_x", "w", "gw", 45_000, 1,
+    )  # fmt: skip
+    assert bench.link.sent[-1][0] == 3
+    bench.grant([request])
+    assert [grant.run_id for grant in await task] == ["run_job1_x"]
+
+
+async def test_a_request_is_valid_for_two_seconds_past_due_or_now(bench: Bench) -> None:
+    poll(bench, max_runs=2)
+    await bench.settle()
+    now_ms = bench.clock.wall_ms()
+    bench.offers(bench.offer(1, due_in_ms=-5000), bench.offer(2, due_in_ms=600))
+    first, second = await sent_requests(bench)
+    assert first.valid_until_ms == now_ms + REQUEST_TTL_MS
+    assert second.valid_until_ms == now_ms + 600 + REQUEST_TTL_MS
+
+
+async def test_nothing_is_requested_where_nobody_waits(bench: Bench) -> None:
+    task = poll(bench, queue="other")
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    assert await sent_requests(bench) == []
+    task.cancel()
+
+
+async def test_no_more_is_requested_than_there_are_free_slots(bench: Bench) -> None:
+    poll(bench, max_runs=3)
+    await bench.settle()
+    bench.offers(*(bench.offer(number) for number in range(10)))
+    assert len(await sent_requests(bench)) == 3
+
+
+async def test_due_runs_take_slots_before_runs_ahead(bench: Bench) -> None:
+    poll(bench, max_runs=3)
+    await bench.settle()
+    bench.offers(bench.offer(1, due_in_ms=300), bench.offer(2, due_in_ms=200), bench.offer(3), bench.offer(4))
+    assert [request.job_id for request in await sent_requests(bench)] == ["job3", "job4", "job2"]
+
+
+async def test_a_run_far_ahead_is_requested_when_it_comes_near(bench: Bench) -> None:
+    poll(bench, max_runs=1)
+    await bench.settle()
+    bench.offers(bench.offer(1, due_in_ms=LEASE_AHEAD_MS + 500))
+    await bench.advance(490)
+    assert bench.requests() == []
+    await bench.advance(30)
+    assert [request.job_id for request in bench.requests()] == ["job1"]
+
+
+async def test_offers_for_others_and_for_an_earlier_start_do_nothing(bench: Bench) -> None:
+    poll(bench, max_runs=5)
+    await bench.settle()
+    bench.offers(bench.offer(1), incarnation="before")
+    assert await sent_requests(bench) == []
+
+
+async def test_a_repeated_offer_of_a_requested_run_asks_once(bench: Bench) -> None:
+    poll(bench, max_runs=5)
+    await bench.settle()
+    for _ in range(3):
+        bench.offers(bench.offer(1))
+        await bench.settle()
+    assert len(await sent_requests(bench)) == 1
+
+
+async def test_a_grant_committed_before_the_due_time_is_held_until_due(bench: Bench) -> None:
+    task = poll(bench, max_runs=1)
+    await bench.settle()
+    bench.offers(bench.offer(1, due_in_ms=500))
+    (request,) = await sent_requests(bench)
+    due_at_ms = bench.clock.wall_ms() + 100
+    bench.grant([request], due_at_ms=due_at_ms)
+    await bench.advance(99)
+    assert not task.done()
+    await bench.advance(1)
+    assert [grant.due_at_ms for grant in await task] == [due_at_ms]
+    assert bench.clock.wall_ms() >= due_at_ms
+
+
+async def test_a_held_grant_keeps_its_slot_reserved(bench: Bench) -> None:
+    poll(bench, max_runs=1)
+    await bench.settle()
+    bench.offers(bench.offer(1, due_in_ms=500))
+    (request,) = await sent_requests(bench)
+    bench.grant([request], due_at_ms=bench.clock.wall_ms() + 300)
+    bench.offers(bench.offer(2))
+    assert len(await sent_requests(bench)) == 1
+
+
+async def test_a_refused_request_frees_its_slot_for_the_next_run(bench: Bench) -> None:
+    poll(bench, max_runs=1)
+    await bench.settle()
+    bench.offers(bench.offer(1), bench.offer(2))
+    (request,) = await sent_requests(bench)
+    bench.reply([(request, Reply(code="not_leasable", job_id=request.job_id, run_id=request.run_id))])
+    assert [r.job_id for r in await sent_requests(bench)] == ["job1", "job2"]
+
+
+async def test_a_request_without_an_answer_frees_its_slot_after_its_validity(bench: Bench) -> None:
+    poll(bench, max_runs=1)
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    await sent_requests(bench)
+    await bench.advance(REQUEST_TTL_MS + REQUEST_GRACE_MS)
+    bench.offers(bench.offer(2))
+    assert [r.job_id for r in await sent_requests(bench)] == ["job1", "job2"]
+
+
+async def test_a_grant_that_comes_after_its_request_was_forgotten_still_reaches_its_worker(bench: Bench) -> None:
+    task = poll(bench, max_runs=1)
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    (request,) = await sent_requests(bench)
+    await bench.advance(REQUEST_TTL_MS + REQUEST_GRACE_MS)
+    bench.grant([request])
+    assert [grant.run_id for grant in await task] == [request.run_id]
+
+
+async def test_a_grant_with_nobody_waiting_is_released_at_once(bench: Bench) -> None:
+    task = poll(bench, max_runs=1, wait_ms=1000)
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    (request,) = await sent_requests(bench)
+    await bench.advance(1000 + LAST_GRANTS_MS)
+    assert await task == []
+    await bench.advance(ORPHAN_GRACE_MS)
+    bench.grant([request], token=9)
+    await bench.advance(60)
+    assert bench.releases() == [request.run_id]
+    (release,) = [command for command in bench.link.commands if type(command).__name__ == "Release"]
+    assert (release.lease_token, release.job_id) == (9, "job1")
+
+
+async def test_a_grant_of_an_unknown_request_is_released(bench: Bench) -> None:
+    task = poll(bench, max_runs=1)
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    (request,) = await sent_requests(bench)
+    task.cancel()
+    await bench.settle()
+    bench.grant([request])
+    await bench.advance(60)
+    assert bench.releases() == [request.run_id]
+
+
+async def test_the_same_grant_twice_is_handed_out_once(bench: Bench) -> None:
+    first = poll(bench, max_runs=1)
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    (request,) = await sent_requests(bench)
+    bench.grant([request])
+    await first
+    second = poll(bench, max_runs=1)
+    await bench.settle()
+    bench.grant([request])
+    await bench.advance(200)
+    assert not second.done()
+    assert bench.releases() == []
+
+
+async def test_runs_granted_after_the_answer_wait_for_the_same_workers_next_poll(bench: Bench) -> None:
+    first = poll(bench, max_runs=5)
+    await bench.settle()
+    bench.offers(bench.offer(1), bench.offer(2))
+    one, two = await sent_requests(bench)
+    bench.grant([one])
+    assert len(await first) == 1
+    bench.grant([two])
+    await bench.advance(ORPHAN_GRACE_MS / 2)
+    second = poll(bench, max_runs=4)
+    assert [grant.run_id for grant in await second] == [two.run_id]
+    await bench.advance(1000)
+    assert bench.releases() == []
+
+
+async def test_a_grant_is_never_given_to_another_worker(bench: Bench) -> None:
+    mine = poll(bench, "mine", max_runs=1, wait_ms=1000)
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    (request,) = await sent_requests(bench)
+    other = poll(bench, "other", max_runs=1)
+    await bench.advance(1000 + LAST_GRANTS_MS + ORPHAN_GRACE_MS)
+    assert await mine == []
+    bench.grant([request])
+    await bench.advance(60)
+    assert not other.done()
+    assert bench.releases() == [request.run_id]
+
+
+async def test_runs_are_spread_over_waiting_workers(bench: Bench) -> None:
+    for worker in ("a", "b", "c"):
+        poll(bench, worker, max_runs=10)
+    await bench.settle()
+    bench.offers(*(bench.offer(number) for number in range(6)))
+    workers = [request.worker_id for request in await sent_requests(bench)]
+    assert sorted(workers) == ["a", "a", "b", "b", "c", "c"]
+
+
+async def test_all_grants_of_one_commit_come_in_one_answer(bench: Bench) -> None:
+    task = poll(bench, max_runs=50)
+    await bench.settle()
+    bench.offers(*(bench.offer(number) for number in range(50)))
+    bench.grant(await sent_requests(bench))
+    assert len(await task) == 50
+
+
+async def test_a_poll_ends_empty_after_its_wait(bench: Bench) -> None:
+    task = poll(bench, wait_ms=20_000)
+    await bench.advance(19_999)
+    assert not task.done()
+    await bench.advance(1)
+    assert await task == []
+
+
+async def test_a_poll_that_asks_not_to_wait_gets_one_turn_of_the_protocol(bench: Bench) -> None:
+    task = poll(bench, wait_ms=0)
+    await bench.advance(WAIT_MS_MIN - 1)
+    assert not task.done()
+    await bench.advance(1)
+    assert await task == []
+
+
+async def test_a_poll_at_its_end_waits_a_little_for_requests_in_flight_and_asks_for_no_more(bench: Bench) -> None:
+    task = poll(bench, max_runs=2, wait_ms=1000)
+    await bench.advance(930)
+    bench.offers(bench.offer(1))
+    (request,) = await sent_requests(bench)
+    await bench.advance(100)
+    bench.offers(bench.offer(2))
+    assert len(await sent_requests(bench)) == 1
+    assert not task.done()
+    bench.grant([request])
+    assert len(await task) == 1
+
+
+async def test_a_repeat_with_the_same_request_id_takes_over_the_wait(bench: Bench) -> None:
+    first = poll(bench, max_runs=1, request_id="r1")
+    await bench.settle()
+    second = poll(bench, max_runs=1, request_id="r1")
+    await bench.settle()
+    assert await first == []
+    bench.offers(bench.offer(1), bench.offer(2))
+    requests = await sent_requests(bench)
+    assert len(requests) == 1
+    bench.grant(requests)
+    assert len(await second) == 1
+
+
+async def test_a_lost_answer_is_given_again_with_the_same_tokens(bench: Bench) -> None:
+    first = poll(bench, max_runs=1, request_id="r1")
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    bench.grant(await sent_requests(bench), token=4)
+    granted = await first
+    await bench.advance(9_000)
+    assert await poll(bench, max_runs=1, request_id="r1") == granted
+    assert granted[0].lease_token == 4
+
+
+async def test_an_answer_is_not_kept_once_its_run_was_heard_from(bench: Bench) -> None:
+    first = poll(bench, max_runs=1, request_id="r1")
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    (request,) = await sent_requests(bench)
+    bench.grant([request])
+    await first
+    beat = asyncio.create_task(bench.client.heartbeat([(request.run_id, 1)]))
+    await bench.settle()
+    again = poll(bench, max_runs=1, request_id="r1", wait_ms=1000)
+    await bench.advance(1000)
+    assert await again == []
+    beat.cancel()
+
+
+async def test_a_closed_connection_keeps_its_place_for_two_seconds(bench: Bench) -> None:
+    first = poll(bench, max_runs=1, request_id="r1")
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    (request,) = await sent_requests(bench)
+    first.cancel()
+    await bench.advance(100)
+    bench.grant([request])
+    await bench.advance(KEEP_PLACE_MS - 200)
+    assert [grant.run_id for grant in await poll(bench, max_runs=1, request_id="r1")] == [request.run_id]
+    await bench.advance(10_000)
+    assert bench.releases() == []
+
+
+async def test_runs_of_a_closed_connection_that_nobody_fetches_are_released(bench: Bench) -> None:
+    first = poll(bench, max_runs=1, request_id="r1")
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    (request,) = await sent_requests(bench)
+    first.cancel()
+    await bench.advance(100)
+    bench.grant([request])
+    await bench.advance(KEEP_PLACE_MS)
+    assert bench.releases() == [request.run_id]
+
+
+async def test_a_closed_connection_asks_for_nothing_new(bench: Bench) -> None:
+    first = poll(bench, max_runs=5, request_id="r1")
+    await bench.settle()
+    first.cancel()
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    assert await sent_requests(bench) == []
+
+
+async def test_a_tenants_rate_bounds_its_requests(bench: Bench) -> None:
+    bench.client.desk.set_lease_rate("t", 2)
+    poll(bench, max_runs=10)
+    await bench.settle()
+    bench.offers(*(bench.offer(number) for number in range(10)))
+    assert len(await sent_requests(bench)) == 2
+    await bench.advance(1000)
+    assert len(bench.requests()) == 4
+
+
+async def test_requests_that_were_not_written_free_their_slots(bench: Bench) -> None:
+    poll(bench, max_runs=1)
+    await bench.settle()
+    bench.link.failure = "not_written"
+    bench.offers(bench.offer(1))
+    await bench.advance(60)
+    bench.link.failure = None
+    bench.offers(bench.offer(1))
+    assert [request.job_id for request in await sent_requests(bench)] == ["job1"]
+
+
+async def test_stopping_answers_waiting_polls_empty_and_releases_ready_grants(bench: Bench) -> None:
+    first = poll(bench, "w", max_runs=5)
+    waiting = poll(bench, "idle", queue="other")
+    await bench.settle()
+    bench.offers(bench.offer(1), bench.offer(2))
+    one, two = await sent_requests(bench)
+    bench.grant([one])
+    await first
+    bench.grant([two])
+    await bench.client.stop()
+    assert await waiting == []
+    assert bench.releases() == [two.run_id]
+    assert bench.link.demands[-1].queues == ()
+
+
+async def test_thousands_of_workers_wait_without_a_task_or_timer_each(bench: Bench) -> None:
+    desk = bench.client.desk
+    polls = [
+        desk.poll("t", f"q{number % 50}", f"w{number}", max_runs=1, visibility_ms=30_000, wait_ms=20_000)
+        for number in range(5_000)
+    ]
+    assert sum(waiting for waiting, _ in desk.polling().values()) == 5_000
+    await bench.advance(20_000)
+    assert all(item.future.done() for item in polls)
+    assert desk.polling() == {}
+
+
+@pytest.mark.parametrize("answer", [lambda r: Reply(code="ok", job_id=r.job_id), None])
+async def test_nothing_of_a_finished_poll_stays_behind(bench: Bench, answer: Callable[[Any], Reply] | None) -> None:
+    task = poll(bench, max_runs=1, wait_ms=1000)
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    (request,) = await sent_requests(bench)
+    if answer is not None:
+        bench.reply([(request, answer(request))])
+    await bench.advance(5000)
+    await task
+    assert bench.client.desk._waiters == {}
+    assert bench.client.desk.requests_in_flight == 0

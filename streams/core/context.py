@@ -16,6 +16,7 @@ from streams.core.state import OPEN_RUNS_MAX
 from streams.core.time import CalendarSpec, ZoneData
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
+_NO_ZONE_DATA: Mapping[str, ZoneData] = MappingProxyType({})
 _NO_CALENDARS: Mapping[str, CalendarSpec] = MappingProxyType({})
 
 
@@ -25,6 +26,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
     """Broker time, a lower bound of it: what is due by this clock is due by the broker's."""
     zone_data: ZoneData
+    zone_data_before: Mapping[str, ZoneData] = _NO_ZONE_DATA
+    """Older versions that are still at hand, by version: a fixed local time that ran under one does not run again."""
     calendars: Mapping[str, CalendarSpec] = _NO_CALENDARS
     heartbeats: Mapping[str, int] = _NOTHING
     """Run id to the LogAppendTime (ms) of its last valid heartbeat that this owner consumed: soft state."""

@@ -1,0 +1,357 @@
+"""Fold one event into a job: the only thing that changes state, live, in recovery, in audits and in the simulator.
+
+`apply` computes no schedule and looks nothing up: an event says what follows, complete. It refuses an event that
+does not fit the state with `IllegalEvent`, and guesses nothing: the caller stops the job, since either the log or the code is
+wrong. The edges that are allowed are drawn in docs/state-diagram.md and listed in `transitions`.
+
+Closed runs, dead runs and error texts are cut to their bounds here, so the state stays small whatever the events bring.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn, assert_never
+
+from msgspec.structs import replace
+
+from streams.core import apply_run
+from streams.core.events import (
+    BackfillEnded,
+    BackfillMoved,
+    BackfillStarted,
+    CursorMoved,
+    CursorNoted,
+    DeadRunReplayed,
+    JobCheckpoint,
+    JobDefined,
+    JobDeleted,
+    JobEdited,
+    JobFinished,
+    JobForgotten,
+    JobPaused,
+    JobResumed,
+    LeaseExpired,
+    LeaseGranted,
+    LeaseReleased,
+    LeaseRenewed,
+    OccurrencesMissed,
+    OccurrencesSkipped,
+    RunCancelled,
+    RunCancelRequested,
+    RunDied,
+    RunFailed,
+    RunOpened,
+    RunRetried,
+    RunSkipped,
+    RunSucceeded,
+    RunUnheld,
+    SlotSkipRequested,
+)
+from streams.core.illegal import IllegalEvent
+from streams.core.state import BACKFILLS_ENDED_MAX, Backfill, Job, JobState, Pause
+
+if TYPE_CHECKING:
+    from streams.core.events import AnyEvent
+
+__all__ = ["IllegalEvent", "apply"]
+
+
+def apply(job: Job | None, event: AnyEvent) -> Job | None:  # noqa: C901, PLR0911, PLR0912 - one flat table of events
+    """Return the job after `event`; None once it is forgotten. Raises IllegalEvent where the event does not fit."""
+    if isinstance(event, JobDefined):
+        return _defined(job, event)
+    if isinstance(event, JobCheckpoint):
+        return Job(event.state, event.definition)
+    if job is None:
+        _refuse(job, event, "a job")
+    match event:
+        case LeaseGranted():
+            return apply_run.granted(job, event)
+        case RunSucceeded():
+            return apply_run.succeeded(job, event)
+        case RunOpened():
+            return apply_run.opened(job, event)
+        case JobFinished():
+            return _finished(job, event)
+        case OccurrencesSkipped():
+            return _skipped(job, event)
+        case LeaseRenewed():
+            return apply_run.renewed(job, event)
+        case LeaseReleased():
+            return apply_run.released(job, event)
+        case LeaseExpired():
+            return apply_run.expired(job, event)
+        case RunFailed():
+            return apply_run.failed(job, event)
+        case RunRetried():
+            return apply_run.retried(job, event)
+        case RunDied():
+            return apply_run.died(job, event)
+        case RunSkipped():
+            return apply_run.skipped(job, event)
+        case RunCancelRequested():
+            return apply_run.cancel_requested(job, event)
+        case RunCancelled():
+            return apply_run.cancelled(job, event)
+        case RunUnheld():
+            return apply_run.unheld(job, event)
+        case DeadRunReplayed():
+            return apply_run.dead_replayed(job, event)
+        case JobEdited():
+            return _edited(job, event)
+        case JobDeleted():
+            return _deleted(job, event)
+        case JobForgotten():
+            _check_forgotten(job, event)
+            return None
+        case JobPaused():
+            return _paused(job, event)
+        case JobResumed():
+            return _resumed(job, event)
+        case CursorMoved():
+            return _cursor_moved(job, event)
+        case CursorNoted():
+            return _cursor_noted(job, event)
+        case OccurrencesMissed():
+            return _missed(job, event)
+        case SlotSkipRequested():
+            return _slot_skip_requested(job, event)
+        case BackfillStarted():
+            return _backfill_started(job, event)
+        case BackfillMoved():
+            return _backfill_moved(job, event)
+        case BackfillEnded():
+            return _backfill_ended(job, event)
+        case _:
+            assert_never(event)
+
+
+def _refuse(job: Job | None, event: AnyEvent, expected: str) -> NoReturn:
+    raise IllegalEvent(job, event, expected)
+
+
+def _defined(job: Job | None, event: JobDefined) -> Job:
+    if job is not None and job.state.status != "deleted":
+        _refuse(job, event, "no job, or a deleted one")
+    before = JobState(job_id=event.definition.job_id, tenant=event.definition.tenant, queue="", version=0)
+    if job is not None:
+        before = job.state
+    if event.version != before.version + 1:
+        _refuse(job, event, f"version {before.version + 1}")
+    if event.definition.tenant != before.tenant or event.definition.job_id != before.job_id:
+        _refuse(job, event, f"tenant {before.tenant!r} and job {before.job_id!r}")
+    _must_follow(job, event, event.next_at_ms, before.decided_to_ms)
+    decided_to_ms = before.decided_to_ms
+    if event.next_at_ms is not None and event.next_at_ms >= event.at_ms:
+        decided_to_ms = max(decided_to_ms, event.at_ms - 1)
+    state = JobState(
+        job_id=before.job_id,
+        tenant=before.tenant,
+        queue=event.definition.queue,
+        version=event.version,
+        request_hash=event.request_hash,
+        create_hash=event.request_hash,
+        created_version=event.version,
+        created_at_ms=event.at_ms,
+        created_next_at_ms=event.next_at_ms,
+        next_at_ms=event.next_at_ms,
+        decided_to_ms=decided_to_ms,
+        zone_data=event.zone_data,
+        open=before.open,
+        closed=before.closed,
+        dead=before.dead,
+        backfills_ended=before.backfills_ended,
+        lease_token_last=before.lease_token_last,
+        last_lease_at_ms=before.last_lease_at_ms,
+    )
+    return Job(state, event.definition)
+
+
+def _edited(job: Job, event: JobEdited) -> Job:
+    state = job.state
+    if state.status == "deleted":
+        _refuse(job, event, "a job that is not deleted")
+    if event.version != state.version + 1:
+        _refuse(job, event, f"version {state.version + 1}")
+    if event.definition.tenant != state.tenant or event.definition.job_id != state.job_id:
+        _refuse(job, event, f"tenant {state.tenant!r} and job {state.job_id!r}")
+    _must_follow(job, event, event.next_at_ms, state.decided_to_ms)
+    kept = event.next_at_ms == state.next_at_ms
+    after = replace(
+        _with_cursor(state, event.next_at_ms, event.at_ms),
+        status="active",
+        queue=event.definition.queue,
+        version=event.version,
+        request_hash=event.request_hash,
+        next_notes=state.next_notes if kept else (),
+        next_dropped=state.next_dropped if kept else (),
+        zone_data=event.zone_data,
+        forget_at_ms=0,
+    )
+    return Job(after, event.definition)
+
+
+def _deleted(job: Job, event: JobDeleted) -> Job:
+    state = job.state
+    if state.status == "deleted":
+        _refuse(job, event, "a job that is not deleted")
+    for run in state.open:
+        if run.lease is None or not run.cancel_requested_at_ms:
+            _refuse(job, event, f"run {run.run_id} to be closed, or leased and told to cancel")
+    after = replace(
+        _with_cursor(state, None, 0),
+        status="deleted",
+        version=event.version,
+        pause=None,
+        backfills=(),
+        missed_until_ms=0,
+        forget_at_ms=event.forget_at_ms,
+    )
+    return Job(after, None)
+
+
+def _finished(job: Job, event: JobFinished) -> Job:
+    state = job.state
+    if state.status != "active" or state.next_at_ms is not None or state.open or state.backfills:
+        _refuse(job, event, "an active job without a next occurrence, open runs and backfills")
+    after = replace(state, status="finished", pause=None, missed_until_ms=0, forget_at_ms=event.forget_at_ms)
+    return Job(after, job.definition)
+
+
+def _check_forgotten(job: Job, event: JobForgotten) -> None:
+    state = job.state
+    if state.status == "active" or state.open or event.at_ms < state.forget_at_ms:
+        _refuse(job, event, f"a finished or deleted job without open runs, at {state.forget_at_ms} or later")
+
+
+def _paused(job: Job, event: JobPaused) -> Job:
+    state = job.state
+    if state.status != "active":
+        _refuse(job, event, "an active job")
+    paused_at_ms = event.at_ms if state.pause is None else state.pause.paused_at_ms
+    pause = Pause(paused_at_ms=paused_at_ms, actor=event.actor, note=event.note, until_ms=event.until_ms)
+    return Job(replace(state, pause=pause), job.definition)
+
+
+def _resumed(job: Job, event: JobResumed) -> Job:
+    state = job.state
+    if state.pause is None:
+        _refuse(job, event, "a paused job")
+    if event.next_at_ms != state.next_at_ms:
+        _refuse(job, event, f"the cursor {state.next_at_ms}")
+    return Job(replace(state, pause=None), job.definition)
+
+
+def _skipped(job: Job, event: OccurrencesSkipped) -> Job:
+    state = job.state
+    if event.reason in ("gap", "calendar"):
+        after = replace(state, next_dropped=state.next_dropped[1:], skips_total=state.skips_total + event.count)
+        return Job(after, job.definition)
+    if event.first_at_ms != state.next_at_ms or event.last_at_ms < event.first_at_ms or event.count < 1:
+        _refuse(job, event, f"a range from the cursor {state.next_at_ms}")
+    _must_follow(job, event, event.next_at_ms, event.last_at_ms)
+    after = replace(
+        _with_cursor(state, event.next_at_ms, 0),
+        decided_to_ms=event.last_at_ms,
+        skips_total=state.skips_total + event.count,
+    )
+    return Job(after, job.definition)
+
+
+def _cursor_moved(job: Job, event: CursorMoved) -> Job:
+    state = job.state
+    if event.from_at_ms != state.next_at_ms:
+        _refuse(job, event, f"the cursor {state.next_at_ms}")
+    _must_follow(job, event, event.to_at_ms, state.decided_to_ms)
+    after = replace(_with_cursor(state, event.to_at_ms, 0), zone_data=event.zone_data_to)
+    return Job(after, job.definition)
+
+
+def _cursor_noted(job: Job, event: CursorNoted) -> Job:
+    if event.next_at_ms != job.state.next_at_ms:
+        _refuse(job, event, f"the cursor {job.state.next_at_ms}")
+    return Job(replace(job.state, next_notes=event.notes, next_dropped=event.dropped), job.definition)
+
+
+def _missed(job: Job, event: OccurrencesMissed) -> Job:
+    if event.until_ms <= job.state.missed_until_ms:
+        _refuse(job, event, f"an instant after {job.state.missed_until_ms}")
+    return Job(replace(job.state, missed_until_ms=event.until_ms), job.definition)
+
+
+def _slot_skip_requested(job: Job, event: SlotSkipRequested) -> Job:
+    state = job.state
+    if state.next_at_ms is None or event.slot_at_ms <= state.next_at_ms or event.slot_at_ms in state.skip_at_ms:
+        _refuse(job, event, f"a slot beyond the cursor {state.next_at_ms} that is not skipped already")
+    return Job(replace(state, skip_at_ms=tuple(sorted((*state.skip_at_ms, event.slot_at_ms)))), job.definition)
+
+
+def _backfill_started(job: Job, event: BackfillStarted) -> Job:
+    state = job.state
+    if state.status == "deleted" or any(item.backfill_id == event.backfill_id for item in state.backfills):
+        _refuse(job, event, "a job that is not deleted and a new backfill id")
+    backfill = Backfill(
+        backfill_id=event.backfill_id,
+        cursor_at_ms=event.cursor_at_ms,
+        until_ms=event.until_ms,
+        concurrent_runs_max=event.concurrent_runs_max,
+    )
+    after = replace(state, backfills=(*state.backfills, backfill), status="active", forget_at_ms=0)
+    return Job(after, job.definition)
+
+
+def _backfill_moved(job: Job, event: BackfillMoved) -> Job:
+    backfill = _backfill(job, event)
+    if event.cursor_at_ms is None:
+        return _without_backfill(job, event.backfill_id)
+    if event.cursor_at_ms <= backfill.cursor_at_ms:
+        _refuse(job, event, f"a cursor after {backfill.cursor_at_ms}")
+    moved = replace(backfill, cursor_at_ms=event.cursor_at_ms, opened=backfill.opened + 1)
+    backfills = tuple(moved if item is backfill else item for item in job.state.backfills)
+    return Job(replace(job.state, backfills=backfills), job.definition)
+
+
+def _backfill_ended(job: Job, event: BackfillEnded) -> Job:
+    _backfill(job, event)
+    return _without_backfill(job, event.backfill_id)
+
+
+def _backfill(job: Job, event: BackfillMoved | BackfillEnded) -> Backfill:
+    for item in job.state.backfills:
+        if item.backfill_id == event.backfill_id:
+            return item
+    _refuse(job, event, f"a backfill {event.backfill_id}")
+
+
+def _without_backfill(job: Job, backfill_id: str) -> Job:
+    state = job.state
+    after = replace(
+        state,
+        backfills=tuple(item for item in state.backfills if item.backfill_id != backfill_id),
+        backfills_ended=(*state.backfills_ended, backfill_id)[-BACKFILLS_ENDED_MAX:],
+    )
+    return Job(after, job.definition)
+
+
+def _must_follow(job: Job | None, event: AnyEvent, next_at_ms: int | None, decided_to_ms: int) -> None:
+    """Refuse a cursor at or behind what has its record already."""
+    if next_at_ms is not None and next_at_ms <= decided_to_ms:
+        _refuse(job, event, f"a cursor after {decided_to_ms}")
+
+
+def _with_cursor(state: JobState, next_at_ms: int | None, decided_to_ms: int) -> JobState:
+    """Move the cursor, and with it what is said about its occurrence.
+
+    `decided_to_ms` counts as decided where the new cursor lies beyond it; 0 leaves that alone.
+    """
+    keep_decided = next_at_ms is None or next_at_ms <= decided_to_ms
+    skip_at_ms = state.skip_at_ms
+    if skip_at_ms:
+        skip_at_ms = tuple(at for at in skip_at_ms if next_at_ms is not None and at >= next_at_ms)
+    return replace(
+        state,
+        next_at_ms=next_at_ms,
+        next_notes=(),
+        next_dropped=(),
+        skip_at_ms=skip_at_ms,
+        decided_to_ms=state.decided_to_ms if keep_decided else max(state.decided_to_ms, decided_to_ms),
+    )

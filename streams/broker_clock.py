@@ -82,9 +82,7 @@ class BrokerClock:
         """Why the bounds were last dropped, for the log."""
         return self._last_reset
 
-    def sample(
-        self, log_append_ms: int, acked_monotonic_ms: float, sent_monotonic_ms: float | None = None
-    ) -> None:
+    def sample(self, log_append_ms: int, acked_monotonic_ms: float, sent_monotonic_ms: float | None = None) -> None:
         """Learn from one own record: its LogAppendTime, and the local instants of its way there and back.
 
         Samples come in the order of their offsets. `sent_monotonic_ms` must not be later than the moment at

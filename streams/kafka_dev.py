@@ -602,7 +602,7 @@ class KafkaCluster:
     `replication_factor` defaults to all nodes up to 3, `min_insync_replicas` to 2 from 3 nodes on, else 1.
     """
 
-    def __init__(  # noqa: PLR0913 - one keyword for each thing that a test may want to set
+    def __init__(
         self,
         root: Path,
         *,

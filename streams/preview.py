@@ -235,7 +235,7 @@ def add_preview(app: typer.Typer) -> None:
     """Register the command ``preview``."""
 
     @app.command("preview")
-    def preview(  # noqa: PLR0913, PLR0917 - one parameter an option is how typer reads a command line
+    def preview(  # noqa: PLR0917 - one parameter an option is how typer reads a command line
         cron: Annotated[str | None, typer.Option(help="Five fields, or six with seconds first.")] = None,
         every: Annotated[str | None, typer.Option(help="Elapsed interval: 90s, 15m, 1h30m.")] = None,
         anchor: Annotated[str | None, typer.Option(help="Start of the interval. Default: --after.")] = None,

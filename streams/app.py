@@ -1,0 +1,185 @@
+"""The scheduler process: builds every part, connects them, runs until told to stop.
+
+Read next: `faust_app` (membership and input), `owner` (the loop), `shard` (what one partition decides).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+import faust
+import structlog
+
+from streams.core.time import INSTALLED_ZONE_DATA
+from streams.data_slot import DataSlot
+from streams.demand_reader import DemandReader
+from streams.faust_app import connect, make_app
+from streams.ledger_log import KafkaLedgerLog
+from streams.log_setup import set_up_logging
+from streams.membership import FaustMembership, check_layout
+from streams.observe import ObservedOwner, SchedulerMetrics
+from streams.offer_sender import OfferSender
+from streams.owner import Owner, Runtime
+from streams.query import QueryServer
+from streams.store.rocks import open_store
+from streams.topic_admin import TopicsWrongError, require_topics
+from streams.transaction import KafkaCommitter, NoSteps
+from streams.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from schemas.config import Settings
+    from streams.core.envelopes import Demand
+    from streams.store.interface import Store, StoreIdentity
+    from streams.transaction import Steps
+
+STORE_AGE_MAX_MS: Final = 84 * 3_600_000
+"""Half of delete.retention (7 days): an older store could bring deleted jobs back (DESIGN section 6, Store)."""
+
+PORTS_TRIED: Final = 64
+"""As many as there are data slots."""
+
+
+def run_scheduler(settings: Settings, steps: Steps | None = None) -> int:
+    """Run until SIGTERM or SIGINT.
+
+    Returns the exit code: 0 after a stop, 1 after a failure, 3 where something is
+    missing.
+    """
+    set_up_logging(settings.log)
+    check_layout(settings.scheduler.group_id)
+    try:
+        require_topics(settings)
+    except TopicsWrongError as error:
+        sys.stderr.write(f"horologd: the scheduler does not start on these topics:\n{error}\n")
+        return 1
+    slot = DataSlot(settings.scheduler.data_dir)
+    try:
+        return _Process(settings, slot, steps or NoSteps()).run()
+    finally:
+        slot.close()
+
+
+class _Process:
+    """Everything that one scheduler process holds."""
+
+    def __init__(self, settings: Settings, slot: DataSlot, steps: Steps) -> None:
+        self._settings = settings
+        self._slot = slot
+        self._steps = steps
+        self._client = settings.kafka.client_config()
+        self._metrics = SchedulerMetrics()
+        self._watchdog = Watchdog(settings.scheduler.watchdog_timeout_ms)
+        self._log: structlog.stdlib.BoundLogger = structlog.get_logger("horolog.scheduler")
+        self._owner: Owner | None = None
+        self._failed = False
+
+    def run(self) -> int:
+        settings = self._settings
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        app = make_app(settings, str(self._slot.path / "faust"))
+        log = KafkaLedgerLog(settings, self._client)
+        log.warm_up()
+        committer = KafkaCommitter(
+            self._client,
+            f"{settings.kafka.namespace}{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
+            transaction_timeout_ms=settings.scheduler.transaction_timeout_ms,
+            steps=self._steps,
+        )
+        sender = OfferSender(settings, self._client)
+        queries: list[QueryServer] = []
+
+        def heard(demand: Demand) -> None:
+            if self._owner is not None:
+                loop.call_soon_threadsafe(self._owner.heard_demand, demand)
+
+        reader = DemandReader(settings, self._client, heard)
+
+        async def set_up() -> None:
+            query_port = settings.scheduler.admin_port
+            runtime = Runtime(
+                committer=committer,
+                log=log,
+                live=FaustMembership(app),
+                open_store=self._open_store,
+                send_offers=sender.send,
+                events=ObservedOwner(self._metrics),
+                steps=self._steps,
+            )
+            self._owner = Owner(settings, INSTALLED_ZONE_DATA, runtime)
+            server = QueryServer(
+                self._owner,
+                self._metrics.registry,
+                partitions=settings.topics.partitions,
+                group_id=settings.scheduler.group_id,
+            )
+            port = await _listen(server, settings.scheduler.admin_host, query_port)
+            self._owner.query_url = f"http://{settings.scheduler.admin_host}:{port}"
+            queries.append(server)
+            self._log.info(
+                "scheduler_started", query_url=self._owner.query_url, transactional_id=committer.transactional_id
+            )
+
+        loop.run_until_complete(set_up())
+        owner = self._owner
+        if owner is None:
+            raise RuntimeError("the owner was not set up")
+        connect(app, settings, lambda: owner)
+
+        @app.task  # type: ignore[untyped-decorator] # Faust gives it no types
+        async def turn() -> None:
+            reader.start()
+            self._watchdog.start()
+            beats = asyncio.get_running_loop().create_task(self._beat())
+            try:
+                await owner.run()
+            finally:
+                beats.cancel()
+                self._watchdog.stop()
+            if owner.failure is not None:
+                self._log.error("owner_failed", exc_info=owner.failure)
+                self._failed = True
+                await app.crash(owner.failure)
+
+        worker = faust.Worker(app, loop=loop, loglevel=settings.log.level, override_logging=False, quiet=True)
+        try:
+            worker.execute_from_commandline()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+            return 1 if self._failed else code
+        finally:
+            reader.stop()
+            sender.close()
+            committer.close()
+            log.close()
+        return 1 if self._failed else 0
+
+    async def _beat(self) -> None:
+        interval_s = self._settings.scheduler.watchdog_timeout_ms / 10_000
+        while True:
+            self._watchdog.beat()
+            await asyncio.sleep(interval_s)
+
+    def _open_store(self, partition: int, identity: StoreIdentity, log_end: int) -> Store:
+        path = self._slot.path / "stores" / str(partition)
+        store, discarded = open_store(path, identity, time.time_ns() // 1_000_000, STORE_AGE_MAX_MS, log_end)
+        if discarded is not None:
+            self._log.warning("store_discarded", partition=partition, reason=discarded)
+        return store
+
+
+async def _listen(server: QueryServer, host: str, first_port: int) -> int:
+    """Listen on the configured port or, since several schedulers share a host, on one of the next."""
+    for port in range(first_port, first_port + PORTS_TRIED):
+        try:
+            return await server.start(host, port)
+        except OSError:
+            if first_port == 0:
+                raise
+    raise OSError(f"scheduler.admin_port: {host}:{first_port} and the {PORTS_TRIED - 1} ports behind it are taken")

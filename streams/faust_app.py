@@ -1,0 +1,147 @@
+"""Faust's part: process life cycle, group membership, assignment callbacks, and two agents that only fill inboxes.
+
+Faust commits nothing for the input topics (`acks=False`): offsets travel in the owner's transactions alone, and a
+restart
+resumes at them. Its tables are not used; docs/guarantees.md says why, with the evidence. Faust gets two things that
+it does not offer:
+the inputs are read read_committed (a producer may write definitions in transactions), and no leader topic is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING, Any, Final
+
+import faust
+from faust.transport.drivers import aiokafka as driver
+
+from schemas.topics import Topic, topic_name
+from streams.inbox import Input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from schemas.config import KafkaSettings, Settings
+    from streams.inbox import Source
+    from streams.owner import Owner
+
+STREAM_BUFFER_MAX: Final = 16_384
+"""Events between the consumer and an agent; agents do nothing but move them on."""
+
+FULL_POLL_S: Final = 0.01
+"""How often an agent whose partition's inbox is full looks again; the consumer meanwhile buffers and then waits."""
+
+
+class _ReadCommittedThread(driver.AIOKafkaConsumerThread):
+    """Faust reads committed records only under its own exactly_once, which must not be used (facts B3)."""
+
+    def _create_worker_consumer(self, transport: driver.Transport) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        consumer._isolation_level = "read_committed"  # noqa: SLF001 - read when the consumer starts; no public way
+        return consumer
+
+
+class _Consumer(driver.Consumer):
+    def _new_consumer_thread(self) -> _ReadCommittedThread:
+        return _ReadCommittedThread(self, loop=self.loop, beacon=self.beacon)
+
+
+class _Transport(driver.Transport):
+    Consumer = _Consumer
+
+
+def make_app(settings: Settings, data_dir: str) -> faust.App:
+    """Return the app; it connects to nothing before it is started."""
+    scheduler = settings.scheduler
+    app = faust.App(
+        scheduler.group_id,
+        broker=f"kafka://{settings.kafka.bootstrap_servers.replace(',', ';')}",
+        broker_credentials=_credentials(settings.kafka),
+        store="memory://",
+        datadir=data_dir,
+        topic_partitions=settings.topics.partitions,
+        topic_disable_leader=True,
+        topic_allow_declare=False,
+        web_enabled=False,
+        worker_redirect_stdouts=False,
+        broker_session_timeout=scheduler.session_timeout_ms / 1000,
+        broker_rebalance_timeout=scheduler.rebalance_timeout_ms / 1000,
+        broker_heartbeat_interval=scheduler.heartbeat_interval_ms / 1000,
+        broker_commit_interval=1.0,
+        consumer_auto_offset_reset="earliest",
+        stream_wait_empty=False,
+        stream_buffer_maxsize=STREAM_BUFFER_MAX,
+    )
+    app.transport = _Transport(app.conf.broker, app, loop=app.loop)
+    return app
+
+
+def connect(app: faust.App, settings: Settings, owner: Callable[[], Owner]) -> None:
+    """Let the app fill the owner's inboxes and tell it of assignments. `owner()` is asked at each call."""
+    _add_agent(app, settings, Topic.COMMANDS, "commands", owner)
+    _add_agent(app, settings, Topic.JOB_DEFINITIONS, "definitions", owner)
+    commands = topic_name(settings, Topic.COMMANDS)
+
+    async def assigned(_sender: Any, /, *_: Any, **told: Any) -> None:
+        await owner().assigned([tp.partition for tp in told["assigned"] if tp.topic == commands])
+
+    async def revoked(_sender: Any, /, *_: Any, **__: Any) -> None:
+        await owner().revoked()
+
+    async def stopping(_sender: Any, /, *_: Any, **__: Any) -> None:
+        await owner().stop()
+
+    # Faust holds its receivers weakly; the app keeps these alive.
+    app._horolog_receivers = (assigned, revoked, stopping)  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+    app.on_partitions_assigned.connect(assigned)
+    app.on_partitions_revoked.connect(revoked)
+    # A graceful stop sends no revocation (facts A3).
+    app.on_before_shutdown.connect(stopping)
+
+
+def _add_agent(app: faust.App, settings: Settings, topic: Topic, source: Source, owner: Callable[[], Owner]) -> None:
+    channel = app.topic(
+        topic_name(settings, topic),
+        key_type=bytes,
+        value_type=bytes,
+        key_serializer="raw",
+        value_serializer="raw",
+        partitions=settings.topics.partitions,
+        acks=False,
+        internal=False,
+        allow_empty=True,
+    )
+
+    async def fill(stream: faust.StreamT[bytes]) -> None:
+        async for event in stream.events():
+            message = event.message
+            partition = message.partition
+            owner().deliver(
+                partition,
+                Input(source, message.offset, round(message.timestamp * 1000), message.key, message.value),
+            )
+            while owner().full(partition):
+                await asyncio.sleep(FULL_POLL_S)
+
+    app.agent(channel, name=f"fill-{source}", concurrency=1)(fill)
+
+
+def _credentials(kafka: KafkaSettings) -> faust.types.auth.CredentialsT | None:
+    context = _ssl_context(kafka) if kafka.security_protocol.endswith("SSL") else None
+    if kafka.security_protocol.startswith("SASL_") and kafka.sasl_password is not None:
+        return faust.SASLCredentials(
+            username=kafka.sasl_username,
+            password=kafka.sasl_password.get_secret_value(),
+            mechanism=kafka.sasl_mechanism,
+            ssl_context=context,
+        )
+    return faust.SSLCredentials(context) if context is not None else None
+
+
+def _ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(kafka.ssl_ca_path) if kafka.ssl_ca_path else None)
+    if kafka.ssl_certificate_path is not None:
+        password = kafka.ssl_key_password.get_secret_value() if kafka.ssl_key_password else None
+        context.load_cert_chain(kafka.ssl_certificate_path, kafka.ssl_key_path, password)
+    return context

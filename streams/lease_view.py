@@ -1,0 +1,65 @@
+"""From events to the public view of leases: topic `leases` says at every offset who holds what (DESIGN section 4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from streams.core.envelopes import LeaseView
+from streams.core.events import LeaseExpired, LeaseGranted, LeaseReleased, RunCancelled, RunFailed, RunSucceeded
+from streams.core.state import RunOutcome
+
+if TYPE_CHECKING:
+    from streams.core.events import AnyEvent
+    from streams.core.state import Job, Lease, OpenRun
+
+Closing = Literal["succeeded", "failed", "released", "expired", "cancelled"]
+
+
+def lease_view(before: Job | None, event: AnyEvent) -> LeaseView | None:
+    """Return what `event` changes in the public view; `before` is the job as it was when the event happened."""
+    if before is None:
+        return None
+    if isinstance(event, LeaseGranted):
+        run = before.run(event.run_id)
+        return None if run is None else _view(before, run, event.lease, event.attempt)
+    if isinstance(event, RunSucceeded | RunFailed | LeaseReleased | LeaseExpired | RunCancelled):
+        return _closed(before, event)
+    return None
+
+
+_CLOSING: Final[dict[type, tuple[Closing, RunOutcome | None]]] = {
+    RunSucceeded: ("succeeded", "succeeded"),
+    RunFailed: ("failed", None),
+    LeaseReleased: ("released", None),
+    LeaseExpired: ("expired", None),
+    RunCancelled: ("cancelled", "cancelled"),
+}
+"""How an event closes the lease, and whether it ends the run."""
+
+
+def _view(job: Job, run: OpenRun, lease: Lease, attempt: int) -> LeaseView:
+    return LeaseView(
+        run_id=run.run_id,
+        job_id=job.state.job_id,
+        tenant=job.state.tenant,
+        queue=job.state.queue,
+        lease_token=lease.lease_token,
+        attempt=attempt,
+        worker_id=lease.worker_id,
+        gateway_id=lease.gateway_id,
+        granted_at_ms=lease.granted_at_ms,
+        expires_at_ms=lease.expires_at_ms,
+    )
+
+
+def _closed(
+    job: Job, event: RunSucceeded | RunFailed | LeaseReleased | LeaseExpired | RunCancelled
+) -> LeaseView | None:
+    run = job.run(event.run_id)
+    if run is None or run.lease is None or run.lease.lease_token != event.lease_token:
+        return None
+    closed, outcome = _CLOSING[type(event)]
+    view = _view(job, run, run.lease, run.attempt)
+    return msgspec.structs.replace(view, closed=closed, closed_at_ms=event.at_ms, outcome=outcome)

@@ -1,0 +1,249 @@
+"""Which runs of one partition may be offered, and to whom each was offered last (DESIGN section 7, points 2 and 4).
+
+The book holds a bounded head of every line (tenant, queue, lane): runs that are due and unleased, and runs that will be
+within the look-ahead, opened or not. A candidate is offered to one gateway at a time; an offer that nobody took within
+OFFER_TTL_MS goes elsewhere. Only hints are made here: a lost, late or doubled offer costs time and never a run, since
+the owner grants on the state that is true when the lease request arrives.
+
+Pure: two clocks come in as arguments, broker time for due times and monotonic time for how long ago something was
+offered.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from streams.core.envelopes import Offer, Offers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from streams.core.definition import Lane
+    from streams.demand import DemandTable
+
+OFFER_TTL_MS: Final = 2_000
+"""DESIGN section 7: an offer not taken within two seconds goes elsewhere."""
+
+LINE_HEAD_MAX: Final = 20_000
+"""Runs of one line in memory; the ready index of the store holds the rest, and refills the head when it runs low."""
+
+OUTSTANDING_PER_SLOT: Final = 2
+"""A worker that finishes takes its next run from the gateway's list without waiting for another offer."""
+
+OUTSTANDING_BASE: Final = 16
+"""So that a single waiting worker still finds a short list."""
+
+OFFERS_PER_PASS_MAX: Final = 4_000
+"""Bound of one pass, so that a flood of ready runs cannot hold the loop."""
+
+_T = TypeVar("_T")
+Line = tuple[str, str, "Lane"]
+LANES: Final[tuple[Lane, ...]] = ("high", "normal", "low")
+
+
+class Candidate(NamedTuple):
+    """A run that may be offered; ordered by due time."""
+
+    due_at_ms: int
+    run_id: str
+    job_id: str
+    job_version: int
+
+
+class _Outstanding(NamedTuple):
+    offered_at_ms: float
+    run_id: str
+    gateway_id: str
+    line: Line
+
+
+class OfferBook:
+    """Candidates by line, and outstanding offers by gateway."""
+
+    def __init__(self, partition: int) -> None:
+        self._partition = partition
+        self._candidates: dict[str, tuple[Line, Candidate]] = {}
+        self._of_job: dict[str, tuple[str, ...]] = {}
+        self._heads: dict[Line, list[Candidate]] = {}
+        self._outstanding: dict[str, _Outstanding] = {}
+        self._by_age: deque[_Outstanding] = deque()
+        self._counts: dict[tuple[str, Line], int] = {}
+        self._turn = 0
+        self.truncated: set[Line] = set()
+        """Lines whose head was cut: the store holds more than the book."""
+
+    def __len__(self) -> int:
+        return len(self._candidates)
+
+    def replace(self, job_id: str, candidates: Sequence[tuple[Line, Candidate]]) -> None:
+        """Follow a job after a commit: these of its runs may be offered, and no others."""
+        run_ids = tuple(candidate.run_id for _, candidate in candidates)
+        for run_id in self._of_job.get(job_id, ()):
+            if run_id not in run_ids:
+                self._remove(run_id)
+        if run_ids:
+            self._of_job[job_id] = run_ids
+        else:
+            self._of_job.pop(job_id, None)
+        for line, candidate in candidates:
+            self._put(line, candidate)
+
+    def load(self, line: Line, candidate: Candidate) -> None:
+        """Add a run that the store knows to be ready, beside what the book holds of its job."""
+        known = self._of_job.get(candidate.job_id, ())
+        if candidate.run_id not in known:
+            self._of_job[candidate.job_id] = (*known, candidate.run_id)
+            self._put(line, candidate)
+
+    def _put(self, line: Line, candidate: Candidate) -> None:
+        known = self._candidates.get(candidate.run_id)
+        if known is not None and known[1] == candidate:
+            return
+        head = self._heads.setdefault(line, [])
+        if known is None and len(head) >= LINE_HEAD_MAX:
+            self.truncated.add(line)
+            return
+        self._candidates[candidate.run_id] = (line, candidate)
+        if candidate.run_id not in self._outstanding:
+            heapq.heappush(head, candidate)
+
+    def refused(self, run_id: str, job_id: str) -> None:
+        """Forget a run whose lease request was refused: the book was wrong about it."""
+        self._remove(run_id)
+        left = tuple(known for known in self._of_job.get(job_id, ()) if known != run_id)
+        if left:
+            self._of_job[job_id] = left
+        else:
+            self._of_job.pop(job_id, None)
+
+    def _remove(self, run_id: str) -> None:
+        self._candidates.pop(run_id, None)
+        self._answered(run_id)
+
+    def answered(self, run_id: str) -> None:
+        """A lease request for this run arrived: the gateway's place is free again, the run is not offered anew."""
+        self._answered(run_id)
+
+    def length(self, line: Line) -> int:
+        """Return how many candidates (some perhaps stale) the head of a line holds."""
+        return len(self._heads.get(line, ()))
+
+    def next_due_ms(self, demand: DemandTable, lookahead_ms: int) -> int | None:
+        """Return the earliest broker time at which a line with demand has something to offer."""
+        wanted = demand.queues()
+        times = [
+            self._heads[line][0].due_at_ms - lookahead_ms
+            for line in self._heads
+            if (line[0], line[1]) in wanted and self._heads[line]
+        ]
+        return min(times, default=None)
+
+    def offers(self, demand: DemandTable, *, until_due_ms: int, now_monotonic_ms: float) -> Sequence[Offers]:
+        """Return new offers of runs due by `until_due_ms`: oldest first, lane by lane, rotating over gateways."""
+        self._expire(now_monotonic_ms)
+        made: dict[str, list[Offer]] = {}
+        left = OFFERS_PER_PASS_MAX
+        self._turn += 1
+        for queue in _rotated(sorted(demand.queues().items()), self._turn):
+            left = self._offer_queue(queue, until_due_ms, now_monotonic_ms, made, left)
+        return [
+            Offers(
+                gateway_id=gateway_id,
+                incarnation=demand.incarnation(gateway_id) or "",
+                partition=self._partition,
+                offers=tuple(offers),
+            )
+            for gateway_id, offers in made.items()
+        ]
+
+    def _offer_queue(
+        self,
+        queue: tuple[tuple[str, str], list[tuple[str, int]]],
+        until_due_ms: int,
+        now_monotonic_ms: float,
+        made: dict[str, list[Offer]],
+        left: int,
+    ) -> int:
+        (tenant, name), gateways = queue
+        gateways = _rotated(gateways, self._turn)
+        for lane in LANES:
+            line = (tenant, name, lane)
+            head = self._heads.get(line)
+            if not head:
+                continue
+            for gateway_id, slots in gateways:
+                room = OUTSTANDING_PER_SLOT * slots + OUTSTANDING_BASE
+                room = min(room - self._counts.get((gateway_id, line), 0), left)
+                for candidate in self._pop(line, head, until_due_ms, room):
+                    self._note(gateway_id, line, candidate.run_id, now_monotonic_ms)
+                    made.setdefault(gateway_id, []).append(_offer(line, candidate))
+                    left -= 1
+        return left
+
+    def _pop(self, line: Line, head: list[Candidate], until_due_ms: int, room: int) -> Iterable[Candidate]:
+        """Take the oldest offerable candidates; entries that were removed or replaced since are dropped here."""
+        while room > 0 and head and head[0].due_at_ms <= until_due_ms:
+            candidate = heapq.heappop(head)
+            current = self._candidates.get(candidate.run_id)
+            if current != (line, candidate) or candidate.run_id in self._outstanding:
+                continue
+            room -= 1
+            yield candidate
+
+    def _note(self, gateway_id: str, line: Line, run_id: str, now_monotonic_ms: float) -> None:
+        outstanding = _Outstanding(now_monotonic_ms, run_id, gateway_id, line)
+        self._outstanding[run_id] = outstanding
+        self._by_age.append(outstanding)
+        self._counts[gateway_id, line] = self._counts.get((gateway_id, line), 0) + 1
+
+    def _answered(self, run_id: str) -> None:
+        outstanding = self._outstanding.get(run_id)
+        if outstanding is None or not outstanding.gateway_id:
+            return
+        self._release_place(outstanding)
+        # Kept without a gateway until its age is up: the run is about to be granted, or will be offered again.
+        self._outstanding[run_id] = outstanding._replace(gateway_id="")
+
+    def _release_place(self, outstanding: _Outstanding) -> None:
+        place = (outstanding.gateway_id, outstanding.line)
+        count = self._counts.get(place, 0)
+        if count <= 1:
+            self._counts.pop(place, None)
+        else:
+            self._counts[place] = count - 1
+
+    def _expire(self, now_monotonic_ms: float) -> None:
+        """Put runs whose offer was not taken back into their line."""
+        while self._by_age and now_monotonic_ms - self._by_age[0].offered_at_ms >= OFFER_TTL_MS:
+            aged = self._by_age.popleft()
+            current = self._outstanding.get(aged.run_id)
+            if current is None or current.offered_at_ms != aged.offered_at_ms:
+                continue
+            del self._outstanding[aged.run_id]
+            if current.gateway_id:
+                self._release_place(current)
+            known = self._candidates.get(aged.run_id)
+            if known is not None:
+                heapq.heappush(self._heads.setdefault(known[0], []), known[1])
+
+
+def _rotated(items: list[_T], turn: int) -> list[_T]:
+    if not items:
+        return items
+    start = turn % len(items)
+    return items[start:] + items[:start]
+
+
+def _offer(line: Line, candidate: Candidate) -> Offer:
+    tenant, queue, lane = line
+    return Offer(
+        run_id=candidate.run_id,
+        job_id=candidate.job_id,
+        tenant=tenant,
+        queue=queue,
+        lane=lane,
+        due_at_ms=candidate.due_at_ms,
+        job_version=candidate.job_version,
+    )

@@ -1,0 +1,495 @@
+"""The owner: one group-commit loop per process over the shards of the partitions that it has (DESIGN section 6).
+
+A turn of the loop: every active shard decides what has arrived and fallen due; one transaction carries all of it;
+after the
+commit, and only then, each shard applies its part, and replies, being part of the transaction, become readable. One
+transaction is in flight at a time. Commits follow at once when there is little to do; batches grow when there is much.
+
+The owner acts only between a finished take-over and the next revocation. Every outcome of a transaction that is not
+a clean
+commit or a clean abort ends in forgetting the state and loading it from the ledger again.
+
+Everything it touches comes in as a role (committer, ledger log, membership, clock), so that the simulator drives
+this loop's
+parts with virtual ones. Logs and metrics are made by the `OwnerEvents` that is passed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from schemas.topics import Topic, topic_name
+from streams.broker_clock import BrokerClocks
+from streams.core.envelopes import OwnerView
+from streams.demand import DemandTable
+from streams.membership import Membership, NoMembershipError
+from streams.sealing import Sealer
+from streams.shard import Shard, ShardSettings
+from streams.takeover import Progress, Recovered, Takeover
+from streams.transaction import Committed, NoSteps, Outcome, PartitionWrite, Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from schemas.config import Settings
+    from streams.batch import Batch
+    from streams.core.envelopes import Demand, Offers
+    from streams.core.time import ZoneData
+    from streams.inbox import Input, Source
+    from streams.ledger_log import LedgerLog
+    from streams.membership import LiveMembership
+    from streams.store.interface import Store, StoreIdentity
+    from streams.transaction import Committer, Steps
+
+BUSY_MS_PER_DECISION: Final = 0.2
+"""Pause after a commit per decision that it carried: a few decisions cost nothing, 200 fill the busy interval (facts
+A5:
+the number of transactions is what is dear, not their records)."""
+
+IDLE_WAIT_MS_MAX: Final = 500
+"""The loop looks around this often even if nothing wakes it."""
+
+OFFER_PAUSE_MS: Final = 5
+"""Between two passes over the offer book: hints need no finer grain."""
+
+RETRY_PAUSE_S: Final = 0.2
+"""After a transaction that was aborted without a rebalance: the broker has trouble; do not spin."""
+
+
+class OwnerEvents(Protocol):
+    """What the owner tells those who log and measure. Each call is cheap and never raises."""
+
+    def assigned(self, membership: Membership, partitions: Sequence[int], kept: Sequence[int]) -> None:
+        """The group has given this process partitions; the state of `kept` was kept."""
+
+    def revoked(self, partitions: Sequence[int], waited_ms: float) -> None:
+        """The group is about to move on; the transaction in flight was waited for."""
+
+    def recovering(self, progress: Progress) -> None:
+        """A take-over has read a part of the ledger."""
+
+    def ready(self, partitions: Sequence[int], took_ms: float) -> None:
+        """Partitions were taken over."""
+
+    def committed(self, batches: Sequence[Batch], took_ms: float) -> None:
+        """A transaction is on the log."""
+
+    def failed(self, outcome: Outcome, reason: str, partitions: Sequence[int]) -> None:
+        """A transaction did not commit."""
+
+    def no_membership(self, reason: str) -> None:
+        """An assignment came without a membership that the broker would check."""
+
+    def quarantined(self, job_id: str, reason: str) -> None:
+        """A job was set aside."""
+
+
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+    """The roles that an owner works with."""
+
+    committer: Committer
+    log: LedgerLog
+    live: LiveMembership
+    open_store: Callable[[int, StoreIdentity, int], Store]
+    send_offers: Callable[[Sequence[Offers]], None]
+    events: OwnerEvents
+    steps: Steps = NoSteps()
+    monotonic_ms: Callable[[], float] = lambda: time.monotonic() * 1000.0
+    wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+
+
+class Owner:
+    """The shards of this process, and the loop that commits for them."""
+
+    def __init__(self, settings: Settings, zone_data: ZoneData, runtime: Runtime) -> None:
+        self._settings = settings
+        self._zone_data = zone_data
+        self._runtime = runtime
+        self._shard_settings = shard_settings(settings)
+        self._clocks = BrokerClocks()
+        self._membership: Membership | None = None
+        self._stashed: tuple[Membership, dict[int, Shard]] | None = None
+        self._early: dict[int, list[Input]] = {}
+        self._announce: set[int] = set()
+        self._epoch = 0
+        self._in_flight: asyncio.Future[None] | None = None
+        self._holding = True
+        self._stopped = False
+        self._wake = asyncio.Event()
+        self._commit_thread = ThreadPoolExecutor(1, "horolog-commit")
+        self._recovery_thread = ThreadPoolExecutor(1, "horolog-recovery")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._next_commit_ms = 0.0
+        self._next_offers_ms = 0.0
+        self.demand = DemandTable()
+        self.shards: dict[int, Shard] = {}
+        self.recovering: dict[int, Progress | None] = {}
+        self.query_url = ""
+        """Where this process answers queries; told to everybody in topic `owners`."""
+        self.failure: BaseException | None = None
+        """Why the loop ended by itself; None after a stop."""
+        self.turned_at_ms = runtime.monotonic_ms()
+        """When the loop last turned, for the watchdog."""
+
+    # --- input ---
+
+    def deliver(self, partition: int, item: Input) -> None:
+        """Hold one record of an input topic. Records of a partition that is still being recovered wait for it."""
+        shard = self.shards.get(partition)
+        if shard is not None:
+            shard.push(item)
+            self._wake.set()
+        elif partition in self._early:
+            self._early[partition].append(item)
+
+    def full(self, partition: int) -> bool:
+        """Whether the source of a partition should wait."""
+        shard = self.shards.get(partition)
+        if shard is not None:
+            return shard.inbox.full
+        return len(self._early.get(partition, ())) >= self._settings.scheduler.inbox_records_max
+
+    def heard_demand(self, demand: Demand) -> None:
+        """Follow the free slots of a gateway."""
+        self.demand.update(demand, self._runtime.monotonic_ms())
+        self._wake.set()
+
+    # --- the assignment ---
+
+    async def assigned(self, partitions: Sequence[int]) -> None:
+        """Begin to take over what the group has assigned; returns before that is done."""
+        self._epoch += 1
+        stashed, self._stashed = self._stashed, None
+        self.shards, self._early, self._membership = {}, {}, None
+        try:
+            membership = self._runtime.live.snapshot()
+        except NoMembershipError as error:
+            await self._close_shards(stashed[1].values() if stashed else ())
+            self._runtime.events.no_membership(str(error))
+            return
+        self._membership = membership
+        kept: dict[int, Shard] = {}
+        if stashed is not None:
+            if membership.succeeds(stashed[0]):
+                kept = {p: shard for p, shard in stashed[1].items() if p in partitions and shard.active}
+            await self._close_shards(shard for p, shard in stashed[1].items() if p not in kept)
+        sealer = self._sealer(membership)
+        for partition, shard in kept.items():
+            shard.rebind(sealer)
+            self._announce.add(partition)
+        self.shards = dict(kept)
+        missing = [partition for partition in partitions if partition not in kept]
+        self._early = {partition: [] for partition in missing}
+        self._holding = False
+        self._runtime.events.assigned(membership, sorted(partitions), sorted(kept))
+        self._spawn(self._take_over(self._epoch, missing))
+        self._wake.set()
+
+    async def revoked(self) -> None:
+        """Stop acting before the group moves on: the transaction in flight is finished or aborted when this returns."""
+        started_ms = self._runtime.monotonic_ms()
+        self._holding = True
+        self._epoch += 1
+        if self._in_flight is not None:
+            await self._in_flight
+        if self._membership is not None and self.shards:
+            await self._drop_stash()
+            self._stashed = (self._membership, self.shards)
+        self._runtime.events.revoked(sorted(self.shards), self._runtime.monotonic_ms() - started_ms)
+        self.shards, self._early, self.recovering = {}, {}, {}
+        self._membership = None
+
+    async def stop(self) -> None:
+        """Give everything up: called before the group is left."""
+        await self.revoked()
+        self._stopped = True
+        self._wake.set()
+        await self._drop_stash()
+
+    # --- the loop ---
+
+    async def run(self) -> None:
+        """Turn until stopped. An exception that leaves here must end the process."""
+        while not self._stopped:
+            self._wake.clear()
+            self.turned_at_ms = self._runtime.monotonic_ms()
+            if not self._holding:
+                await self._turn()
+            await self._wait()
+
+    async def _turn(self) -> None:
+        now_ms = self._runtime.monotonic_ms()
+        if now_ms >= self._next_commit_ms:
+            batches = [batch for shard in [*self.shards.values()] if (batch := self._collect(shard, now_ms))]
+            if batches:
+                await self._commit(batches)
+        now_ms = self._runtime.monotonic_ms()
+        if not self._holding and now_ms >= self._next_offers_ms:
+            self._next_offers_ms = now_ms + OFFER_PAUSE_MS
+            self._offer(now_ms)
+        self._ask_for_ends()
+
+    def _collect(self, shard: Shard, now_ms: float) -> Batch | None:
+        batch = shard.collect(now_ms) if shard.active else shard.first_batch()
+        for job_id, reason in shard.newly_quarantined():
+            self._runtime.events.quarantined(job_id, reason)
+        return batch
+
+    async def _commit(self, batches: list[Batch]) -> None:
+        """Steps 3 to 6 of the commit order."""
+        membership, epoch = self._membership, self._epoch
+        if membership is None:
+            return
+        transaction = self._transaction(membership, batches)
+        loop = asyncio.get_running_loop()
+        self._in_flight = loop.create_future()
+        started_ms = self._runtime.monotonic_ms()
+        try:
+            end = await loop.run_in_executor(self._commit_thread, self._runtime.committer.commit, transaction)
+            took_ms = self._runtime.monotonic_ms() - started_ms
+            if end.outcome is Outcome.COMMITTED:
+                self._apply(batches, end)
+                self._runtime.events.committed(batches, took_ms)
+                self._pace(batches)
+            else:
+                await self._failed(batches, end, epoch)
+        finally:
+            self._in_flight.set_result(None)
+            self._in_flight = None
+
+    def _transaction(self, membership: Membership, batches: Sequence[Batch]) -> Transaction:
+        sealer = self._sealer(membership)
+        writes: list[PartitionWrite] = []
+        shared = sealer.reply_records(batches)
+        for batch in batches:
+            if batch.write is None:
+                raise RuntimeError(f"the batch of partition {batch.partition} was not sealed")
+            writes.append(batch.write)
+            if batch.partition in self._announce:
+                shared.append(sealer.owner_record(self._owner_view(membership, batch.partition)))
+        return Transaction(membership=membership, writes=writes, shared=shared)
+
+    def _apply(self, batches: Sequence[Batch], end: Committed) -> None:
+        """Step 6: only what is on the log changes the state."""
+        self._runtime.steps.before("apply")
+        wall_ms = self._runtime.wall_ms()
+        for batch in batches:
+            self._announce.discard(batch.partition)
+            shard = self.shards.get(batch.partition)
+            if shard is not None:
+                shard.committed(batch, end.receipts[batch.partition], wall_ms)
+
+    async def _failed(self, batches: Sequence[Batch], end: Committed, epoch: int) -> None:
+        """No commit: try again, or forget everything, by what is known of the outcome."""
+        self._runtime.events.failed(end.outcome, end.reason, [batch.partition for batch in batches])
+        if end.outcome is Outcome.STALE:
+            await self._forget()
+            return
+        if end.outcome is Outcome.UNKNOWN:
+            loop = asyncio.get_running_loop()
+            partitions = [*self.shards, *self._early]
+            await self._forget()
+            await loop.run_in_executor(self._commit_thread, self._runtime.committer.renew)
+            if epoch == self._epoch and self._runtime_still(epoch):
+                self._reload(partitions)
+            return
+        for batch in batches:
+            shard = self.shards.get(batch.partition)
+            if shard is not None:
+                shard.rolled_back(batch, poisoned=end.outcome is Outcome.POISONED)
+        self._next_commit_ms = self._runtime.monotonic_ms() + RETRY_PAUSE_S * 1000
+
+    async def _wait(self) -> None:
+        """Sleep until something arrives or falls due."""
+        if self._wake.is_set():
+            wait_ms = max(0.0, self._next_commit_ms - self._runtime.monotonic_ms()) if self.shards else 0.0
+            await asyncio.sleep(wait_ms / 1000)
+            return
+        handle = asyncio.get_running_loop().call_later(self._wait_ms() / 1000, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            handle.cancel()
+
+    def _wait_ms(self) -> float:
+        now_ms = self._runtime.monotonic_ms()
+        wait_ms = float(IDLE_WAIT_MS_MAX)
+        for partition, shard in self.shards.items():
+            clock = self._clocks.of(partition)
+            if shard.has_work() or not shard.active:
+                wait_ms = 0.0
+            elif clock.ready:
+                wait_ms = min(wait_ms, shard.next_wake_ms(self.demand) - clock.now_ms(now_ms))
+        return max(wait_ms, self._next_commit_ms - now_ms, 0.0) if not self._holding else IDLE_WAIT_MS_MAX
+
+    def _pace(self, batches: Sequence[Batch]) -> None:
+        decisions = sum(batch.decisions for batch in batches)
+        pause_ms = min(self._settings.scheduler.commit_interval_busy_ms, decisions * BUSY_MS_PER_DECISION)
+        self._next_commit_ms = self._runtime.monotonic_ms() + pause_ms
+
+    def _offer(self, now_ms: float) -> None:
+        self.demand.forget_silent(now_ms)
+        made = [offers for shard in self.shards.values() for offers in shard.offers(self.demand, now_ms)]
+        if made:
+            self._runtime.send_offers(made)
+
+    # --- take-over ---
+
+    async def _take_over(self, epoch: int, partitions: list[int]) -> None:
+        if not partitions:
+            return
+        started_ms = self._runtime.monotonic_ms()
+        self.recovering = dict.fromkeys(partitions)
+        takeover = Takeover(
+            self._runtime.log,
+            self._runtime.open_store,
+            input_topics=input_topics(self._settings),
+            still_current=lambda: self._runtime_still(epoch),
+            own_id=lambda: self._runtime.committer.transactional_id,
+            progress=self._progressed,
+        )
+        loop = asyncio.get_running_loop()
+        recovered = await loop.run_in_executor(self._recovery_thread, takeover.run, partitions)
+        if recovered is None:
+            return
+        if epoch != self._epoch or self._membership is None:
+            for left in recovered.values():
+                left.store.close()
+            return
+        sealer = self._sealer(self._membership)
+        for partition, start in recovered.items():
+            self.shards[partition] = self._shard(partition, start, sealer)
+            self._announce.add(partition)
+            for item in self._early.pop(partition, ()):
+                self.shards[partition].push(item)
+        self.recovering = {}
+        self._wake.set()
+        self._runtime.events.ready(sorted(recovered), self._runtime.monotonic_ms() - started_ms)
+
+    def _reload(self, partitions: Iterable[int]) -> None:
+        """Load partitions from the ledger again under the same membership."""
+        try:
+            self._membership = self._runtime.live.snapshot()
+        except NoMembershipError as error:
+            self._runtime.events.no_membership(str(error))
+            return
+        missing = sorted(partitions)
+        self._early = {partition: [] for partition in missing}
+        self._holding = False
+        self._spawn(self._take_over(self._epoch, missing))
+
+    async def _forget(self) -> None:
+        """Drop all state and act no more until the next assignment."""
+        self._holding = True
+        await self._close_shards(self.shards.values())
+        self.shards, self._early = {}, {}
+
+    def _shard(self, partition: int, start: Recovered, sealer: Sealer) -> Shard:
+        self._clocks.drop(partition)
+        return Shard(
+            partition,
+            start.store,
+            self._clocks.of(partition),
+            sealer,
+            settings=self._shard_settings,
+            zone_data=self._zone_data,
+            floors=start.floors,
+            next_seq=start.next_seq,
+            last_marker_ms=start.last_marker_ms,
+        )
+
+    def _runtime_still(self, epoch: int) -> bool:
+        return epoch == self._epoch and not self._stopped
+
+    def _progressed(self, progress: Progress) -> None:
+        self.recovering[progress.partition] = progress
+        self._runtime.events.recovering(progress)
+
+    # --- proof that all commands were consumed ---
+
+    def _ask_for_ends(self) -> None:
+        wanting = [shard for shard in self.shards.values() if shard.end_offset_wanted and shard.active]
+        if not wanting:
+            return
+        now_ms = self._runtime.monotonic_ms()
+        asked = {shard.partition: self._clocks.of(shard.partition).now_ms(now_ms) for shard in wanting}
+        for shard in wanting:
+            shard.end_offset_wanted = False
+        self._spawn(self._hear_ends(self._epoch, asked))
+
+    async def _hear_ends(self, epoch: int, asked: Mapping[int, int]) -> None:
+        loop = asyncio.get_running_loop()
+        ends = await loop.run_in_executor(self._recovery_thread, self._runtime.log.input_ends, list(asked))
+        if epoch != self._epoch:
+            return
+        for partition, end in ends.items():
+            shard = self.shards.get(partition)
+            if shard is not None:
+                shard.commands_end(asked[partition], end)
+        self._wake.set()
+
+    # --- small parts ---
+
+    def _sealer(self, membership: Membership) -> Sealer:
+        return Sealer(self._settings, membership, self._runtime.committer.transactional_id)
+
+    def _owner_view(self, membership: Membership, partition: int) -> OwnerView:
+        return OwnerView(
+            partition=partition,
+            generation=membership.generation,
+            member_id=membership.member_id,
+            transactional_id=self._runtime.committer.transactional_id,
+            query_url=self.query_url,
+            since_ms=self._runtime.wall_ms(),
+        )
+
+    def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A take-over that failed leaves its partitions without an owner here: end the process, others take them."""
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.failure = task.exception()
+            self._stopped = True
+            self._wake.set()
+
+    async def _close_shards(self, shards: Iterable[Shard]) -> None:
+        for shard in [*shards]:
+            shard.store.close()
+
+    async def _drop_stash(self) -> None:
+        stashed, self._stashed = self._stashed, None
+        if stashed is not None:
+            await self._close_shards(stashed[1].values())
+
+
+def input_topics(settings: Settings) -> dict[str, Source]:
+    """Return the full names of the input topics and which source each is."""
+    return {
+        topic_name(settings, Topic.COMMANDS): "commands",
+        topic_name(settings, Topic.JOB_DEFINITIONS): "definitions",
+    }
+
+
+def shard_settings(settings: Settings) -> ShardSettings:
+    """Pick from the configuration what one shard needs."""
+    scheduler = settings.scheduler
+    return ShardSettings(
+        partitions=settings.topics.partitions,
+        decisions_max=scheduler.tick_commands_max,
+        horizon_ms=scheduler.wheel_horizon_ms,
+        lookahead_ms=scheduler.offer_lookahead_ms,
+        missed_gap_ms=scheduler.missed_gap_ms,
+        idle_marker_ms=scheduler.idle_marker_ms,
+        open_runs_max=scheduler.open_runs_max,
+        state_bytes_max=scheduler.state_bytes_max,
+    )

@@ -1,0 +1,642 @@
+"""The owner's part for one partition: decides on overlay state, and changes its own state only after the commit.
+
+The order (DESIGN section 6): `collect` drains inbox and timers, bounded, and builds a batch of decisions with their
+records;
+the owner runs the transaction; `committed` applies the batch to store, timers and offer book, or `rolled_back` puts its
+inputs and timers back. No I/O happens here but that of the local store, so the simulator runs this same class.
+
+Inputs are decided in the order of their log, timers after them: a heartbeat or a completion is always seen before
+the expiry
+of its lease is judged. A job whose decision fails is quarantined; it never stops its partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from schemas.partition import partition_for
+
+from schemas.codec import Undecodable
+from streams.batch import Batch, Known, Parked
+from streams.core.apply import apply
+from streams.core.commands import Define, Delete, Heartbeat, LeaseRun, Reply, Wake
+from streams.core.context import Context
+from streams.core.deadline import deadline_ms, ready_runs, upcoming
+from streams.core.decide import decide
+from streams.core.envelopes import Cause, DeadLetter, HistoryEntry
+from streams.core.state import Job
+from streams.core.validate import InvalidDefinition, validate_definition
+from streams.core.wire import (
+    BadDefinition,
+    decode_accepted_definition,
+    decode_commands,
+    decode_state,
+    receive_definition,
+    request_hash,
+)
+from streams.inbox import SOURCES, Inbox, Input, Source
+from streams.lease_view import lease_view
+from streams.offer_book import LANES, LINE_HEAD_MAX, Candidate, Line, OfferBook
+from streams.sealing import Sealer, UnsealableError, index_header
+from streams.store.interface import ReadyLine
+from streams.timers import Timers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streams.broker_clock import BrokerClock
+    from streams.core.commands import AnyCommand
+    from streams.core.context import Decision
+    from streams.core.envelopes import CauseKind, CommandBatch, DeadLetterCode, Offers
+    from streams.core.time import ZoneData
+    from streams.demand import DemandTable
+    from streams.store.interface import Store
+    from streams.transaction import Receipt
+
+CACHED_JOBS_MAX: Final = 50_000
+"""Decoded jobs kept per partition; about 2 KB each. A job between look-ahead and completion should stay decoded."""
+
+PARKED_MAX: Final = 20_000
+"""Lease requests that wait for their run's due time: more than a gateway sends within the look-ahead."""
+
+DEAD_LETTER_VALUE_BYTES_MAX: Final = 64 * 1024
+"""Enough to see what it was; the source offset leads to the whole record."""
+
+QUARANTINE_RETRY_MS: Final = 60_000
+"""A quarantined job's timers are tried again after this: the fault may have been the moment's."""
+
+CONSUMED_RETRY_MS: Final = 100
+"""An expiry that waits for commands to be consumed looks again after this."""
+
+_ALL_DUE_MS: Final = 2**62
+"""Later than any due time."""
+
+_REFUSED_LEASES: Final = frozenset({"not_found", "stale_offer", "not_leasable", "paused", "gone", "blocked"})
+
+
+class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The bounds and times that one shard needs; see schemas/config.py for their meaning."""
+
+    partitions: int
+    decisions_max: int = 5_000
+    horizon_ms: int = 30_000
+    lookahead_ms: int = 2_000
+    missed_gap_ms: int = 60_000
+    idle_marker_ms: int = 10_000
+    open_runs_max: int = 64
+    state_bytes_max: int = 262_144
+
+
+class Shard:
+    """One owned partition, between a finished take-over and its giving up."""
+
+    def __init__(
+        self,
+        partition: int,
+        store: Store,
+        clock: BrokerClock,
+        sealer: Sealer,
+        *,
+        settings: ShardSettings,
+        zone_data: ZoneData,
+        floors: Mapping[Source, int],
+        next_seq: int,
+        last_marker_ms: int,
+    ) -> None:
+        """`last_marker_ms`: LogAppendTime of the predecessor's last `m|` record; 0 in a new ledger."""
+        self.partition = partition
+        self.store = store
+        self.clock = clock
+        self.inbox = Inbox(floors)
+        self.book = OfferBook(partition)
+        self.quarantined: dict[str, str] = {}
+        """Job to the reason; soft state, told as an alert."""
+        self.end_offset_wanted = False
+        """An expiry waits for proof that all earlier commands were consumed; the owner asks the broker for the end."""
+        self._known_end: tuple[int, int] | None = None
+        self._newly_quarantined: list[tuple[str, str]] = []
+        self._sealer = sealer
+        self._settings = settings
+        self._zone_data = zone_data
+        self._next_seq = next_seq
+        self._last_marker_ms = last_marker_ms
+        self._takeover_at_ms = 0
+        self._absent: tuple[int, int] = (0, 0)
+        self._consumed_to_ms = 0
+        self._heartbeats: dict[str, int] = {}
+        self._cache: dict[str, Known | None] = {}
+        self._parked: dict[str, list[Parked]] = {}
+        self._timers: Timers | None = None
+        self._decisions_max = settings.decisions_max
+        self._steps_back = clock.steps_back
+        self._now_ms = 0
+
+    # --- input ---
+
+    def push(self, item: Input) -> bool:
+        """Hold one delivered record; False where it was delivered before."""
+        return self.inbox.push(item)
+
+    def commands_end(self, asked_at_ms: int, end_offset: int) -> None:
+        """Learn that the partition's commands ended at `end_offset` when asked at broker time `asked_at_ms` or later.
+
+        Everything appended before that time lies below the offset; once that much is consumed, an expiry up to that
+        time is judged with every heartbeat known.
+        """
+        self._known_end = (asked_at_ms, end_offset)
+
+    # --- the batch ---
+
+    def first_batch(self) -> Batch:
+        """Return the take-over's marker-only batch: its receipt gives the first sample of the broker's clock."""
+        batch = Batch(partition=self.partition, now_ms=0)
+        self._seal(batch)
+        return batch
+
+    def collect(self, monotonic_ms: float) -> Batch | None:
+        """Decide what has arrived and fallen due; None where nothing needs a transaction.
+
+        Changes nothing that `rolled_back` does not restore.
+        """
+        if self._timers is None or not self.clock.ready:
+            return None
+        now_ms = self.clock.now_ms(monotonic_ms)
+        self._follow_clock(now_ms)
+        timers = self._timers
+        while timers.fill() and not timers.backlog:
+            pass
+        timers.expire(now_ms)
+        batch = Batch(partition=self.partition, now_ms=now_ms)
+        context = self._context(now_ms)
+        self._decide_inputs(batch, context)
+        self._note_consumed()
+        self._decide_timers(batch, self._context(now_ms))
+        if not batch.visible and now_ms - self._last_marker_ms < self._settings.idle_marker_ms:
+            self._settle(batch)
+            return None
+        try:
+            self._seal(batch)
+        except UnsealableError as error:
+            self.rolled_back(batch)
+            self._set_aside(error.job_id, error.reason)
+            return self.collect(monotonic_ms)
+        return batch
+
+    def committed(self, batch: Batch, receipt: Receipt, wall_ms: int) -> None:
+        """Step 6: the transaction is on the log; apply it to the store, the timers and the offers."""
+        self.clock.sample(receipt.log_append_ms, receipt.acked_monotonic_ms)
+        self._next_seq += len(batch.history)
+        self.store.apply(
+            batch.changes,
+            ledger_offset=receipt.offset + 1,
+            meta={"next_seq": self._next_seq, "last_marker_ms": receipt.log_append_ms},
+            now_ms=wall_ms,
+        )
+        if self._timers is None:
+            self._start(receipt)
+        self._last_marker_ms = receipt.log_append_ms
+        self._settle(batch)
+        self._decisions_max = min(self._settings.decisions_max, self._decisions_max * 2)
+
+    def rolled_back(self, batch: Batch, *, poisoned: bool = False) -> None:
+        """Put the inputs and timers of an aborted batch back to the front.
+
+        `poisoned`: one of its records will never be taken. The next batch is half as large; a job that fails alone
+        is quarantined.
+        """
+        if poisoned and batch.decisions <= 1:
+            for job_id in batch.after:
+                self._set_aside(job_id, "a record of its decision is refused by the broker")
+        if poisoned:
+            self._decisions_max = max(1, batch.decisions // 2)
+        self.inbox.restore(batch.inputs)
+        if self._timers is not None:
+            self._timers.restore(batch.timers)
+
+    # --- what the owner's loop asks ---
+
+    @property
+    def active(self) -> bool:
+        """Whether the take-over's own transaction is committed."""
+        return self._timers is not None
+
+    @property
+    def next_seq(self) -> int:
+        """The sequence number of the next decision."""
+        return self._next_seq
+
+    def has_work(self) -> bool:
+        """Whether collect should be called without waiting for a time."""
+        return bool(self.inbox) or bool(self._timers and self._timers.backlog)
+
+    def next_wake_ms(self, demand: DemandTable) -> int:
+        """Return the broker time at which collect or offers should be called next, at the latest."""
+        times = [self._last_marker_ms + self._settings.idle_marker_ms]
+        if self._timers is not None:
+            timer_at_ms = self._timers.next_at_ms()
+            if timer_at_ms is not None:
+                times.append(timer_at_ms)
+        offer_at_ms = self.book.next_due_ms(demand, self._settings.lookahead_ms)
+        if offer_at_ms is not None:
+            times.append(offer_at_ms)
+        return min(times)
+
+    def offers(self, demand: DemandTable, monotonic_ms: float) -> Sequence[Offers]:
+        """Return new offers for gateways whose workers wait."""
+        if self._timers is None or not self.clock.ready or not len(demand):
+            return ()
+        now_ms = self.clock.now_ms(monotonic_ms)
+        self._prepare_coming(now_ms)
+        self._refill_lines()
+        return self.book.offers(
+            demand, until_due_ms=now_ms + self._settings.lookahead_ms, now_monotonic_ms=monotonic_ms
+        )
+
+    def newly_quarantined(self) -> list[tuple[str, str]]:
+        """Return what was quarantined since the last call, for the alert."""
+        found, self._newly_quarantined = self._newly_quarantined, []
+        return found
+
+    def job(self, job_id: str) -> Job | None:
+        """Return a job as committed."""
+        known = self._load(job_id)
+        return known.job if known else None
+
+    # --- deciding ---
+
+    def _decide_inputs(self, batch: Batch, context: Context) -> None:
+        while batch.decisions < self._decisions_max:
+            taken = self.inbox.take(1)
+            if not taken:
+                return
+            item = taken[0]
+            batch.inputs.append(item)
+            if item.source == "commands":
+                self._decide_commands(batch, item, context)
+                self._consumed_to_ms = max(self._consumed_to_ms, item.timestamp_ms)
+            else:
+                self._decide_definition(batch, item, context)
+
+    def _note_consumed(self) -> None:
+        """Take the known end of the commands over, once everything below it has been taken from the inbox."""
+        if self._known_end is not None and self.inbox.consumed["commands"] >= self._known_end[1]:
+            self._consumed_to_ms = max(self._consumed_to_ms, self._known_end[0])
+            self._known_end = None
+
+    def _decide_commands(self, batch: Batch, item: Input, context: Context) -> None:
+        try:
+            commands: CommandBatch = decode_commands(item.value)
+        except Undecodable as error:
+            self._dead_letter(batch, item, "unreadable", "value", str(error))
+            return
+        for index, command in enumerate(commands.commands):
+            cause = self._cause("command", command, item, index, commands.gateway_id)
+            if partition_for(command.job_id, self._settings.partitions) != self.partition:
+                detail = f"job {command.job_id!r} belongs to another partition than {self.partition}"
+                self._dead_letter(batch, item, "wrong_partition", "job_id", detail, index=index)
+                reply = Reply(code="invalid", job_id=command.job_id, field="jobId", detail=detail)
+                batch.answer(commands.gateway_id, command.request_id, reply)
+                continue
+            if isinstance(command, Heartbeat):
+                # A heartbeat is judged at its append: a backlog in front of the owner must not kill live runs.
+                command = msgspec.structs.replace(command, at_ms=item.timestamp_ms)  # noqa: PLW2901 - as said above
+            self._decide_one(batch, command, cause, context)
+
+    def _decide_definition(self, batch: Batch, item: Input, context: Context) -> None:
+        try:
+            job_id = (item.key or b"").decode()
+        except UnicodeDecodeError:
+            self._dead_letter(batch, item, "unreadable", "key", "the key is not UTF-8; it must be the job id")
+            return
+        if partition_for(job_id, self._settings.partitions) != self.partition:
+            detail = (
+                f"key {job_id!r} belongs on another partition; produce with partitioner=murmur2_random (librdkafka) "
+                "or name the partition yourself"
+            )
+            self._dead_letter(batch, item, "wrong_partition", "key", detail)
+            return
+        command: AnyCommand
+        if item.value is None:
+            command = Delete(job_id=job_id, actor="job-definitions")
+        else:
+            try:
+                received = receive_definition(item.value, job_id)
+                definition = received.definition
+                validate_definition(definition, now_ms=context.now_ms, zone_data=context.zone_data)
+            except Undecodable as error:
+                self._dead_letter(batch, item, "unreadable", "value", str(error))
+                return
+            except (BadDefinition, InvalidDefinition) as error:
+                self._dead_letter(batch, item, "invalid", error.field, str(error))
+                return
+            command = Define(
+                job_id=job_id,
+                definition=definition,
+                request_hash=request_hash(definition),
+                expected_version=received.expected_version or 0,
+                actor="job-definitions",
+            )
+        reply = self._decide_one(batch, command, self._cause("definition", command, item), context)
+        if isinstance(reply, Reply) and reply.code not in ("ok", "created", "not_found", "gone"):
+            code = reply.code if reply.code in ("wrong_tenant", "quota", "quarantined") else "invalid"
+            self._dead_letter(batch, item, code, reply.field, reply.detail or reply.code)
+
+    def _decide_timers(self, batch: Batch, context: Context) -> None:
+        timers = self._timers
+        assert timers is not None  # noqa: S101 - collect returns before it is set
+        while batch.decisions < self._decisions_max:
+            job_ids = timers.take(min(256, self._decisions_max - batch.decisions))
+            if not job_ids:
+                return
+            for job_id in job_ids:
+                batch.timers.append(job_id)
+                self._decide_timer(batch, job_id, context)
+
+    def _decide_timer(self, batch: Batch, job_id: str, context: Context) -> None:
+        if job_id in self.quarantined:
+            batch.look_again[job_id] = context.now_ms + QUARANTINE_RETRY_MS
+            del self.quarantined[job_id]
+            return
+        parked = self._parked.get(job_id)
+        if parked:
+            batch.unparked.append(job_id)
+            for command, cause in parked:
+                if command.valid_until_ms >= context.now_ms:
+                    self._decide_one(batch, command, cause, context)
+        job = self._current(batch, job_id)
+        if job is None:
+            return
+        deadline = deadline_ms(job)
+        if deadline is not None and deadline <= context.now_ms:
+            cause = Cause(kind="timer", name="Wake", partition=self.partition)
+            self._decide_one(batch, Wake(job_id=job_id), cause, context)
+
+    def _decide_one(self, batch: Batch, command: AnyCommand, cause: Cause, context: Context) -> object:
+        """Decide one command on overlay state and fold its events in; return the reply."""
+        batch.decisions += 1
+        job_id = command.job_id
+        if job_id in self.quarantined and not isinstance(command, Wake):
+            reply = Reply(code="quarantined", job_id=job_id, detail=self.quarantined[job_id])
+            batch.answer(cause.gateway_id, command.request_id, reply)
+            return reply
+        try:
+            job = self._current(batch, job_id)
+            decision = decide(job, command, context)
+            if decision.events:
+                self._fold(batch, job_id, decision, cause, context)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not stop the partition
+            return self._quarantine(batch, command, cause, error)
+        self._note_soft(batch, command, cause, decision)
+        batch.answer(cause.gateway_id, command.request_id, decision.reply)
+        return decision.reply
+
+    def _fold(self, batch: Batch, job_id: str, decision: Decision, cause: Cause, context: Context) -> None:
+        """Apply the events to the overlay. All or nothing: the batch changes after the last event has been applied."""
+        job = self._current(batch, job_id)
+        leases = []
+        for event in decision.events:
+            view = lease_view(job, event)
+            if view is not None:
+                leases.append(view)
+            job = apply(job, event)
+        batch.after[job_id] = job
+        batch.leases.extend(leases)
+        for view in leases:
+            if view.closed is not None:
+                self._heartbeats.pop(view.run_id, None)
+        batch.history.append(
+            HistoryEntry(
+                job_id=job_id,
+                partition=self.partition,
+                seq=self._next_seq + len(batch.history),
+                generation=self._sealer.membership.generation,
+                member_id=self._sealer.membership.member_id,
+                transactional_id=self._sealer.transactional_id,
+                now_ms=context.now_ms,
+                cause=cause,
+                zone_data=context.zone_data.version,
+                events=decision.events,
+            )
+        )
+
+    def _note_soft(self, batch: Batch, command: AnyCommand, cause: Cause, decision: Decision) -> None:
+        """Take over what a decision means for soft state: parked requests, heartbeats, later looks, answered offers."""
+        if isinstance(command, LeaseRun):
+            self.book.answered(command.run_id)
+            if decision.park_until_ms:
+                parked_cause = msgspec.structs.replace(cause, kind="parked")
+                batch.parked.append(Parked(command, parked_cause))
+            elif isinstance(decision.reply, Reply) and decision.reply.code in _REFUSED_LEASES:
+                self.book.refused(command.run_id, command.job_id)
+        elif isinstance(command, Heartbeat):
+            if isinstance(decision.reply, Reply) and decision.reply.code == "ok":
+                known = self._heartbeats.get(command.run_id, 0)
+                self._heartbeats[command.run_id] = max(known, command.at_ms)
+        elif isinstance(command, Wake) and not decision.events:
+            batch.look_again[command.job_id] = decision.wake_at_ms or batch.now_ms + CONSUMED_RETRY_MS
+            if self._consumed_to_ms < batch.now_ms:
+                self.end_offset_wanted = True
+
+    def _quarantine(self, batch: Batch, command: AnyCommand, cause: Cause, error: Exception) -> Reply:
+        job_id = command.job_id
+        reason = f"{type(command).__name__} failed: {type(error).__name__}: {error}"[:500]
+        self._set_aside(job_id, reason)
+        if cause.kind != "timer":
+            batch.dead_letters.append(
+                DeadLetter(
+                    source_topic=cause.topic,
+                    source_partition=cause.partition,
+                    source_offset=cause.offset,
+                    index=cause.index,
+                    key=job_id.encode(),
+                    code="quarantined",
+                    reason=reason,
+                    at_ms=batch.now_ms,
+                )
+            )
+        else:
+            batch.look_again[job_id] = batch.now_ms + QUARANTINE_RETRY_MS
+        reply = Reply(code="quarantined", job_id=job_id, detail=reason)
+        batch.answer(cause.gateway_id, command.request_id, reply)
+        return reply
+
+    def _set_aside(self, job_id: str, reason: str) -> None:
+        self.quarantined[job_id] = reason
+        self._newly_quarantined.append((job_id, reason))
+
+    def _dead_letter(
+        self, batch: Batch, item: Input, code: DeadLetterCode, field: str, reason: str, *, index: int = -1
+    ) -> None:
+        batch.dead_letters.append(
+            DeadLetter(
+                source_topic=self._sealer.source_topic(item.source),
+                source_partition=self.partition,
+                source_offset=item.offset,
+                index=index,
+                key=item.key,
+                value=item.value[:DEAD_LETTER_VALUE_BYTES_MAX] if item.value is not None else None,
+                code=code,
+                field=field,
+                reason=reason,
+                at_ms=batch.now_ms,
+            )
+        )
+
+    def _cause(self, kind: CauseKind, command: AnyCommand, item: Input, index: int = -1, gateway_id: str = "") -> Cause:
+        return Cause(
+            kind=kind,
+            name=type(command).__name__,
+            topic=self._sealer.source_topic(item.source),
+            partition=self.partition,
+            offset=item.offset,
+            index=index,
+            request_id=command.request_id,
+            gateway_id=gateway_id,
+            appended_at_ms=item.timestamp_ms,
+        )
+
+    def _context(self, now_ms: int) -> Context:
+        absent_from_ms, absent_to_ms = self._absent
+        if now_ms - self._last_marker_ms > self._settings.missed_gap_ms:
+            absent_from_ms, absent_to_ms = self._last_marker_ms, now_ms
+            self._absent = (absent_from_ms, absent_to_ms)
+        return Context(
+            now_ms=now_ms,
+            zone_data=self._zone_data,
+            heartbeats=self._heartbeats,
+            takeover_at_ms=self._takeover_at_ms,
+            consumed_to_ms=self._consumed_to_ms,
+            absent_from_ms=absent_from_ms,
+            absent_to_ms=absent_to_ms,
+            open_runs_max=self._settings.open_runs_max,
+        )
+
+    # --- committed state ---
+
+    def _current(self, batch: Batch, job_id: str) -> Job | None:
+        """Return the job as this batch has it so far."""
+        if job_id in batch.after:
+            return batch.after[job_id]
+        known = self._load(job_id)
+        batch.before[job_id] = known
+        return known.job if known else None
+
+    def _load(self, job_id: str) -> Known | None:
+        cache = self._cache
+        known = cache.get(job_id)
+        if known is not None:
+            return known
+        state_bytes = self.store.state(job_id)
+        if state_bytes is None:
+            return None
+        definition_bytes = self.store.definition(job_id)
+        definition = decode_accepted_definition(definition_bytes) if definition_bytes is not None else None
+        job = Job(decode_state(state_bytes), definition)
+        known = Known(job, index_header(job))
+        self._remember(job_id, known)
+        return known
+
+    def _remember(self, job_id: str, known: Known) -> None:
+        if len(self._cache) >= CACHED_JOBS_MAX:
+            del self._cache[next(iter(self._cache))]
+        self._cache[job_id] = known
+
+    def _seal(self, batch: Batch) -> None:
+        offsets = {self._sealer.source_topic(source): self.inbox.consumed[source] for source in SOURCES}
+        self._sealer.seal(batch, offsets, self._next_seq)
+
+    def _settle(self, batch: Batch) -> None:
+        """Bring soft state in line with a batch that is committed, or that needed no commit."""
+        timers = self._timers
+        assert timers is not None  # noqa: S101 - set by the take-over's commit
+        for job_id in batch.unparked:
+            self._parked.pop(job_id, None)
+        for parked in batch.parked:
+            if len(self._parked) < PARKED_MAX:
+                self._parked.setdefault(parked.command.job_id, []).append(parked)
+        for job_id, job in batch.after.items():
+            self._follow(job_id, job, timers)
+        for job_id in batch.timers:
+            if job_id not in batch.after and job_id not in batch.look_again:
+                self._follow(job_id, self.job(job_id), timers)
+        for job_id, at_ms in batch.look_again.items():
+            job = self.job(job_id)
+            if job is not None:
+                timers.look_again(job_id, job.state.tenant, at_ms)
+
+    def _follow(self, job_id: str, job: Job | None, timers: Timers) -> None:
+        if job is None:
+            self._cache.pop(job_id, None)
+            timers.settle(job_id, "", None, None)
+            self.book.replace(job_id, ())
+            return
+        self._cache.pop(job_id, None)
+        self._remember(job_id, Known(job, index_header(job)))
+        coming = upcoming(job)
+        timers.settle(job_id, job.state.tenant, deadline_ms(job), coming[1] if coming else None)
+        self.book.replace(job_id, self._candidates(job))
+
+    def _candidates(self, job: Job) -> list[tuple[Line, Candidate]]:
+        """Return the runs of a job that may be offered now or within the look-ahead."""
+        state = job.state
+        found: list[tuple[Line, Candidate]] = []
+        for run in ready_runs(state):
+            line = (state.tenant, state.queue, run.lane)
+            found.append((line, Candidate(run.due_at_ms, run.run_id, state.job_id, state.version)))
+        coming = upcoming(job)
+        if coming is not None and job.definition is not None:
+            run_id, at_ms = coming
+            if at_ms - self._settings.lookahead_ms <= self._now_ms:
+                line = (state.tenant, state.queue, job.definition.lane)
+                found.append((line, Candidate(at_ms, run_id, state.job_id, state.version)))
+        return found
+
+    # --- start, clock, offers ---
+
+    def _start(self, receipt: Receipt) -> None:
+        """Begin to act: the marker of the take-over is committed, and its receipt tells the broker's time."""
+        now_ms = receipt.log_append_ms
+        settings = self._settings
+        self._takeover_at_ms = now_ms
+        self._consumed_to_ms = 0
+        self._now_ms = now_ms
+        if self._last_marker_ms and now_ms - self._last_marker_ms > settings.missed_gap_ms:
+            self._absent = (self._last_marker_ms, now_ms)
+        self._timers = Timers(self.store, now_ms, horizon_ms=settings.horizon_ms, lookahead_ms=settings.lookahead_ms)
+        self.book.truncated.update(
+            (key.tenant, key.queue, LANES[key.lane]) for key in self.store.ready_heads(_ALL_DUE_MS)
+        )
+        self._refill_lines()
+
+    def _follow_clock(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        if self.clock.steps_back != self._steps_back and self._timers is not None:
+            self._steps_back = self.clock.steps_back
+            self._timers.rewind(now_ms)
+
+    def _prepare_coming(self, now_ms: int) -> None:
+        """Take jobs whose next occurrence is within the look-ahead into memory and into the offer book."""
+        timers = self._timers
+        assert timers is not None  # noqa: S101 - offers returns before it is set
+        for job_id in timers.coming(now_ms):
+            job = self.job(job_id)
+            if job is not None:
+                self.book.replace(job_id, self._candidates(job))
+
+    def _refill_lines(self) -> None:
+        """Read on in the ready index where the book's head of a line was cut and has run low."""
+        for line in [*self.book.truncated]:
+            if self.book.length(line) > LINE_HEAD_MAX // 2:
+                continue
+            self.book.truncated.discard(line)
+            tenant, queue, lane = line
+            keys = self.store.ready_line(ReadyLine(tenant, queue, LANES.index(lane)), _ALL_DUE_MS, LINE_HEAD_MAX)
+            for key in keys:
+                self.book.load(line, Candidate(key.due_at_ms, key.run_id, key.job_id, 0))
+            if len(keys) == LINE_HEAD_MAX:
+                self.book.truncated.add(line)
+
+    def rebind(self, sealer: Sealer) -> None:
+        """Go on under the next generation of the same member."""
+        self._sealer = sealer

@@ -1,0 +1,190 @@
+"""Taking a partition over: from "assigned" to a shard that may act (DESIGN section 6, "Taking over").
+
+The order of the steps is the guarantee:
+
+1. If the ledger's last stable offset stays behind its high watermark, a predecessor's transaction is open: after a
+   moment, fence its transactional id, so that it ends now and its owner can commit nothing more.
+2. The *stable* committed offsets of the inputs. The broker withholds them while a transaction that carries offsets for
+   the partition is open, and every transaction of an owner carries one for each partition that it writes (facts A2).
+3. Only then the ledger's high watermark, waited for until it is stable: everything that a predecessor committed lies
+below it.
+4. The ledger, read_committed, from the local store's offset up to it.
+5. The first transaction, with this generation: the marker, and the word in `owners`. Only then does the shard act.
+
+At every step the take-over is given up if the assignment has moved on (`still_current`).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streams.core.wire import decode_marker
+from streams.sealing import DEFINITION_PREFIX, INDEX_HEADER, MARKER_KEY, STATE_PREFIX
+from streams.store.interface import LedgerRecord, StoreIdentity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from streams.inbox import Source
+    from streams.ledger_log import LedgerLog, LedgerRecordIn
+    from streams.store.interface import Store
+
+BLOCKED_MS_BEFORE_FENCING: Final = 1_000
+"""Bursts of 400 ms occur without any fault, and fencing a live predecessor kills its producer (facts A3, A4)."""
+
+POLL_S: Final = 0.02
+"""Between two looks at an open transaction."""
+
+
+class Recovered(NamedTuple):
+    """What a shard starts from."""
+
+    store: Store
+    floors: dict[Source, int]
+    next_seq: int
+    last_marker_ms: int
+    predecessor_id: str
+
+
+class Progress(NamedTuple):
+    """How far the reading is, for /readyz and people."""
+
+    partition: int
+    offset: int
+    end: int
+
+
+class Takeover:
+    """One take-over of some partitions at once. Blocking; runs in the recovery thread."""
+
+    def __init__(
+        self,
+        log: LedgerLog,
+        open_store: Callable[[int, StoreIdentity, int], Store],
+        *,
+        input_topics: Mapping[str, Source],
+        still_current: Callable[[], bool],
+        own_id: Callable[[], str],
+        progress: Callable[[Progress], None] = lambda _: None,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        monotonic_ms: Callable[[], float] = lambda: time.monotonic() * 1000.0,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`open_store(partition, identity, log_end)` opens or makes the local store of a partition."""
+        self._log = log
+        self._open_store = open_store
+        self._input_topics = input_topics
+        self._still_current = still_current
+        self._own_id = own_id
+        self._progress = progress
+        self._wall_ms = wall_ms
+        self._monotonic_ms = monotonic_ms
+        self._pause = pause
+        self._fenced: set[str] = set()
+
+    def run(self, partitions: Iterable[int]) -> dict[int, Recovered] | None:
+        """Return what each partition's shard starts from; None where the assignment has moved on."""
+        partitions = sorted(partitions)
+        if self._wait_stable(partitions) is None:
+            return None
+        floors = self._stable_floors(partitions)
+        if floors is None:
+            return None
+        ends = self._wait_stable(partitions)
+        if ends is None:
+            return None
+        cluster_id, topic_id = self._log.identity()
+        stores: dict[int, Store] = {}
+        try:
+            for partition in partitions:
+                identity = StoreIdentity(cluster_id=cluster_id, topic_id=topic_id, partition=partition)
+                stores[partition] = self._open_store(partition, identity, ends[partition])
+            recovered = self._read(stores, ends, floors)
+        except BaseException:
+            _close(stores)
+            raise
+        if recovered is None:
+            _close(stores)
+        return recovered
+
+    def _wait_stable(self, partitions: list[int]) -> dict[int, int] | None:
+        """Wait until everything below the high watermark of this moment is decided; return that watermark."""
+        ends = self._log.ledger_ends(partitions, stable=False)
+        since_ms = self._monotonic_ms()
+        fenced = False
+        while self._still_current():
+            stable = self._log.ledger_ends(partitions, stable=True)
+            blocked = {partition: end for partition, end in ends.items() if stable[partition] < end}
+            if not blocked:
+                return ends
+            if not fenced and self._monotonic_ms() - since_ms > BLOCKED_MS_BEFORE_FENCING:
+                self._fence_predecessors(blocked)
+                fenced = True
+            self._pause(POLL_S)
+        return None
+
+    def _stable_floors(self, partitions: list[int]) -> dict[int, dict[Source, int]] | None:
+        since_ms = self._monotonic_ms()
+        fenced = False
+        while self._still_current():
+            offsets = self._log.stable_committed(partitions)
+            if offsets is not None:
+                return {
+                    partition: {source: offsets[topic][partition] for topic, source in self._input_topics.items()}
+                    for partition in partitions
+                }
+            if not fenced and self._monotonic_ms() - since_ms > BLOCKED_MS_BEFORE_FENCING:
+                self._fence_predecessors(self._log.ledger_ends(partitions, stable=False))
+                fenced = True
+            self._pause(POLL_S)
+        return None
+
+    def _fence_predecessors(self, ends: Mapping[int, int]) -> None:
+        for transactional_id in self._log.predecessors(ends) - self._fenced - {self._own_id()}:
+            if not self._still_current():
+                return
+            self._fenced.add(transactional_id)
+            self._log.fence(transactional_id)
+
+    def _read(
+        self, stores: Mapping[int, Store], ends: Mapping[int, int], floors: Mapping[int, dict[Source, int]]
+    ) -> dict[int, Recovered] | None:
+        start = {partition: store.ledger_offset for partition, store in stores.items()}
+        markers = {
+            partition: (int(store.meta.get("next_seq", 1)), int(store.meta.get("last_marker_ms", 0)), "")
+            for partition, store in stores.items()
+        }
+        for chunk in self._log.read_ledger(start, ends, self._still_current):
+            by_partition: dict[int, list[LedgerRecordIn]] = {}
+            for record in chunk:
+                by_partition.setdefault(record.partition, []).append(record)
+            for partition, records in by_partition.items():
+                markers[partition] = self._load(stores[partition], records, markers[partition])
+                self._progress(Progress(partition, records[-1].offset + 1, ends[partition]))
+        if not self._still_current():
+            return None
+        return {
+            partition: Recovered(store, floors[partition], *markers[partition]) for partition, store in stores.items()
+        }
+
+    def _load(self, store: Store, records: list[LedgerRecordIn], marker: tuple[int, int, str]) -> tuple[int, int, str]:
+        rows: list[LedgerRecord] = []
+        for record in records:
+            kind, job_id = record.key[:2], record.key[2:]
+            if kind == STATE_PREFIX:
+                index = record.headers.get(INDEX_HEADER, b"") if record.value is not None else b""
+                rows.append(LedgerRecord("s", job_id.decode(), record.value, index))
+            elif kind == DEFINITION_PREFIX:
+                rows.append(LedgerRecord("d", job_id.decode(), record.value))
+            elif record.key == MARKER_KEY and record.value is not None:
+                latest = decode_marker(record.value)
+                marker = (latest.next_seq, record.timestamp_ms, latest.transactional_id)
+        meta = {"next_seq": marker[0], "last_marker_ms": marker[1]}
+        store.load(rows, ledger_offset=records[-1].offset + 1, meta=meta, now_ms=self._wall_ms())
+        return marker
+
+
+def _close(stores: Mapping[int, Store]) -> None:
+    for store in stores.values():
+        store.close()

@@ -1,0 +1,56 @@
+"""What every invariant is given: the log, its stories, the journals, the faults and the limits, all read-only."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from streams.audit.stories import JobStory, RunStory, Tenure, tell, tenures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streams.audit.journals import Faults, Journals, Limits
+    from streams.audit.log_view import LogView
+
+
+class Case:
+    """One finished run under judgement."""
+
+    def __init__(self, view: LogView, journals: Journals, faults: Faults, limits: Limits) -> None:
+        self.view = view
+        self.journals = journals
+        self.faults = faults
+        self.limits = limits
+
+    @cached_property
+    def stories(self) -> list[JobStory]:
+        """All jobs' lives."""
+        return tell(self.view)
+
+    @cached_property
+    def runs(self) -> list[RunStory]:
+        """All runs of all lives."""
+        return [run for story in self.stories for run in story.runs.values()]
+
+    @cached_property
+    def runs_by_id(self) -> dict[str, list[RunStory]]:
+        """Runs by their id; more than one only where a job was forgotten and created anew."""
+        found: dict[str, list[RunStory]] = {}
+        for run in self.runs:
+            found.setdefault(run.run_id, []).append(run)
+        return found
+
+    @cached_property
+    def _tenures(self) -> dict[int, list[Tenure]]:
+        return {id(run): tenures(run) for run in self.runs}
+
+    def tenures(self, run: RunStory) -> list[Tenure]:
+        """Give the leases of a run."""
+        return self._tenures[id(run)]
+
+    def each_tenure(self) -> Iterator[tuple[RunStory, Tenure]]:
+        """Give every lease of the log."""
+        for run in self.runs:
+            for tenure in self.tenures(run):
+                yield run, tenure

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -36,6 +37,7 @@ POLL_S: Final = 0.2
 DRAIN_MAX: Final = 1_000
 """Records taken along after the first one of a poll."""
 
+RETRY_S: Final = 0.1
 START_TIMEOUT_S: Final = 15.0
 STOP_TIMEOUT_S: Final = 5.0
 THREAD_JOIN_S: Final = 2.0
@@ -107,7 +109,11 @@ class KafkaLink:
     async def start(self, listener: LinkListener) -> None:
         """See Link."""
         self._loop, self._listener = asyncio.get_running_loop(), listener
-        await asyncio.to_thread(self._assign)
+        try:
+            await asyncio.to_thread(self._assign)
+        except KafkaException:
+            await self.stop()
+            raise
         for name, target in (("gateway-replies", self._consume), ("gateway-acks", self._collect_acks)):
             thread = threading.Thread(target=target, name=name, daemon=True)
             thread.start()
@@ -155,12 +161,24 @@ class KafkaLink:
         assignment = []
         for topic in (config.replies, config.offers):
             partition = TopicPartition(topic, config.reply_partition)
-            _, end = self._consumer.get_watermark_offsets(partition, timeout=START_TIMEOUT_S)
+            _, end = self._watermarks(partition)
             assignment.append(TopicPartition(topic, config.reply_partition, end))
         owners = TopicPartition(config.owners, 0)
-        first, self._owners_end = self._consumer.get_watermark_offsets(owners, timeout=START_TIMEOUT_S)
+        first, self._owners_end = self._watermarks(owners)
         assignment.append(TopicPartition(config.owners, 0, first))
         self._consumer.assign(assignment)
+
+    def _watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        """Give first and next offset. Retried for a while: a new topic or a new leader takes a moment."""
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                first, end = self._consumer.get_watermark_offsets(partition, timeout=START_TIMEOUT_S)
+            except KafkaException:
+                if time.monotonic() >= deadline_s or self._stop.wait(RETRY_S):
+                    raise
+            else:
+                return first, end
 
     def _consume(self) -> None:
         while not self._stop.is_set():
@@ -255,6 +273,7 @@ _PRODUCER: Final[dict[str, Any]] = {
     "linger.ms": 0,
     "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
     "message.max.bytes": 1_000_000,
+    "log_level": 3,
 }
 
 _CONSUMER: Final[dict[str, Any]] = {
@@ -267,6 +286,7 @@ _CONSUMER: Final[dict[str, Any]] = {
     "auto.offset.reset": "latest",
     "fetch.wait.max.ms": 500,
     "fetch.error.backoff.ms": 100,
+    "log_level": 3,
 }
 
 

@@ -1,8 +1,8 @@
 """Fold one event into a job: the only thing that changes state, live, in recovery, in audits and in the simulator.
 
 `apply` computes no schedule and looks nothing up: an event says what follows, complete. It refuses an event that
-does not fit the state with `IllegalEvent`, and guesses nothing: the caller stops the job, since either the log or the code is
-wrong. The edges that are allowed are drawn in docs/state-diagram.md and listed in `transitions`.
+does not fit the state with `IllegalEvent`, and guesses nothing: the caller stops the job, since either the log or
+the code is wrong. The edges that are allowed are drawn in docs/state-diagram.md and listed in `transitions`.
 
 Closed runs, dead runs and error texts are cut to their bounds here, so the state stays small whatever the events bring.
 """

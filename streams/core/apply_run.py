@@ -211,10 +211,9 @@ def cancel_requested(job: Job, event: RunCancelRequested) -> Job:
 def cancelled(job: Job, event: RunCancelled) -> Job:
     """Close the run: at once where it was not leased, else after a request."""
     run = _run(job, event, event.run_id)
+    token_expected = run.ended_token if _undecided(run) else 0
     if run.lease is not None:
         token_expected = run.lease.lease_token
-    else:
-        token_expected = run.ended_token if _undecided(run) else 0
     if event.lease_token != token_expected or (token_expected and not run.cancel_requested_at_ms):
         _refuse(job, event, f"lease token {token_expected}, and a request before it where leased")
     return _closed(

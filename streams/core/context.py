@@ -12,7 +12,7 @@ import msgspec
 
 from streams.core.commands import Grant, Reply
 from streams.core.events import AnyEvent
-from streams.core.state import OPEN_RUNS_MAX
+from streams.core.state import OPEN_RUNS_MAX, Job
 from streams.core.time import CalendarSpec, ZoneData
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
@@ -50,4 +50,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     park_until_ms: int = 0
     """A LeaseRun for an occurrence that is not due: ask again then. 0: not parked."""
     wake_at_ms: int = 0
-    """No event, but look again then (a lease that heartbeats keep alive). 0: the state's own deadline holds."""
+    """On a Wake whose state's own deadline is past still: look again then, not at once (heartbeats keep a lease alive,
+    inputs lag, or more is due than one decision takes). 0: the state's own deadline holds."""
+    job_after: Job | None = None
+    """The job after the events, folded by the same `apply` (saves a second fold); without events it says nothing."""

@@ -56,7 +56,7 @@ def start_deadline_ms(run: OpenRun, definition: Definition | None) -> int | None
 
 
 def deadline_ms(job: Job, *, open_runs_max: int = OPEN_RUNS_MAX) -> int | None:
-    """Return the single next deadline from hard state (epoch ms, may be past), or None where only a command can change the job.
+    """Return the single next deadline from hard state (epoch ms, may be past); None where only a command can change it.
 
     An unleased open run's due time is not in it: becoming ready needs no decision.
     """

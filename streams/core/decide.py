@@ -1,8 +1,8 @@
 """`decide(job, command, context) -> Decision`: what follows from a command, without changing anything.
 
-Pure: no clock, no randomness, no I/O; the same arguments give the same decision. It never mutates its arguments, and answers
-every command with a reply or a refusal instead of raising: an exception means a defect, and the owner quarantines the
-job. The rules live beside it, one module per role: `decide_definition`, `decide_lease`, `decide_wake`,
+Pure: no clock, no randomness, no I/O; the same arguments give the same decision. It never mutates its arguments, and
+answers every command with a reply or a refusal instead of raising: an exception means a defect, and the owner
+quarantines the job. The rules live beside it, one module per role: `decide_definition`, `decide_lease`, `decide_wake`,
 `decide_control`; `decide_due` opens and skips, `decide_attempt` judges failures.
 """
 

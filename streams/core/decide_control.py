@@ -110,7 +110,7 @@ def resume(job: Job | None, command: Resume, context: Context) -> Decision:
     return _close(draft, _reply(command, "ok", version=job.state.version, next_at_ms=next_at_ms, replayed=replayed))
 
 
-def trigger(job: Job | None, command: Trigger, context: Context) -> Decision:
+def trigger(job: Job | None, command: Trigger, context: Context) -> Decision:  # noqa: PLR0911 - one guard clause a refusal
     """Open one run now, by the overlap policy unless forced. The same trigger id is the same run."""
     refusal = _refusal(job, command)
     if job is None or refusal is not None:
@@ -191,7 +191,7 @@ def cancel(job: Job | None, command: CancelRun, context: Context) -> Decision:
     return _close(draft, reply)
 
 
-def skip_slot(job: Job | None, command: SkipSlot, context: Context) -> Decision:
+def skip_slot(job: Job | None, command: SkipSlot, context: Context) -> Decision:  # noqa: PLR0911 - one guard clause a refusal
     """Skip one named occurrence that is not open yet, and answer what that hit (C12d)."""
     refusal = _refusal(job, command)
     if job is None or refusal is not None:
@@ -239,7 +239,7 @@ def _missed_slot(draft: Draft, command: SkipSlot, run_id: str) -> Reply:
     return _reply(command, "gone", detail=detail, next_at_ms=draft.state.next_at_ms)
 
 
-def replay(job: Job | None, command: ReplayRun, context: Context) -> Decision:
+def replay(job: Job | None, command: ReplayRun, context: Context) -> Decision:  # noqa: PLR0911 - one guard clause a refusal
     """Open a new run for a dead one, linked to it."""
     refusal = _refusal(job, command)
     if job is None or refusal is not None:
@@ -300,7 +300,7 @@ def _not_dead(job: Job, command: ReplayRun) -> Decision:
     return _answer(command, "not_found", detail="no such dead run is kept", run_id=command.run_id)
 
 
-def start_backfill(job: Job | None, command: StartBackfill, context: Context) -> Decision:
+def start_backfill(job: Job | None, command: StartBackfill, context: Context) -> Decision:  # noqa: PLR0911 - one guard clause a refusal
     """Begin to open the past occurrences of a range, oldest first, in the low lane and at their own rate (C20)."""
     refusal = _refusal(job, command)
     if job is None or refusal is not None:

@@ -29,7 +29,7 @@ ACTOR_CHARS_MAX = 200
 """Of an actor's name."""
 
 
-def define(job: Job | None, command: Define, context: Context) -> Decision:
+def define(job: Job | None, command: Define, context: Context) -> Decision:  # noqa: PLR0911 - one guard clause a case
     """Create, edit, or answer a repeat."""
     if job is not None and job.state.tenant != command.definition.tenant:
         return _answer(command, "wrong_tenant", detail="the job belongs to another tenant")

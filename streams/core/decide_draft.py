@@ -1,7 +1,7 @@
 """A decision in the making: the events so far, and the job as it is after them.
 
-`decide` is pure: it copies nothing and changes nothing that it was given. Inside one call, a `Draft` folds each event
-with the same `apply` that the owner uses, so that the second event of a decision is judged on the state after the first.
+`decide` is pure: it changes nothing that it was given. Inside one call, a `Draft` folds each event with the same
+`apply` that the owner uses, so that the second event of a decision is judged on the state after the first.
 """
 
 from __future__ import annotations
@@ -68,9 +68,17 @@ class Draft:
         self.events.append(event)
         self._job = apply(self._job, event)
 
-    def decision(self, reply: Reply | Grant | None = None, *, wake_at_ms: int = 0) -> Decision:
+    def decision(self, reply: Reply | Grant | None = None, *, park_until_ms: int = 0, wake_at_ms: int = 0) -> Decision:
         """Close the draft."""
-        return Decision(events=tuple(self.events), reply=reply, wake_at_ms=wake_at_ms)
+        if not self.events:
+            return Decision(reply=reply, park_until_ms=park_until_ms, wake_at_ms=wake_at_ms)
+        return Decision(
+            events=tuple(self.events),
+            reply=reply,
+            park_until_ms=park_until_ms,
+            wake_at_ms=wake_at_ms,
+            job_after=self._job,
+        )
 
 
 def release_held(draft: Draft) -> None:

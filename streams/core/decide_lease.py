@@ -108,7 +108,7 @@ def _lease_open(draft: Draft, run: OpenRun, command: LeaseRun) -> Decision:
         return _parked(draft, command, run.due_at_ms)
     lease = _new_lease(draft, command)
     attempt = run.attempt + 1
-    draft.events.append(LeaseGranted(run_id=run.run_id, attempt=attempt, lease=lease, at_ms=draft.now_ms))
+    draft.emit(LeaseGranted(run_id=run.run_id, attempt=attempt, lease=lease, at_ms=draft.now_ms))
     return draft.decision(_grant(draft.definition, draft.state.version, run, lease, attempt))
 
 
@@ -128,7 +128,7 @@ def _parked(draft: Draft, command: LeaseRun, at_ms: int) -> Decision:
         return draft.decision(
             _reply(command, "not_due", "the run is due later than the request lives", next_at_ms=at_ms)
         )
-    return Decision(events=tuple(draft.events), park_until_ms=at_ms)
+    return draft.decision(park_until_ms=at_ms)
 
 
 def _new_lease(draft: Draft, command: LeaseRun) -> Lease:
@@ -195,14 +195,17 @@ def heartbeat(job: Job | None, command: Heartbeat, context: Context) -> Decision
     renewed_at_ms = lease.expires_at_ms - lease.visibility_ms
     if at_ms - renewed_at_ms < RENEWAL_LOGGED_EVERY_MS:
         return Decision(reply=reply)
-    event = LeaseRenewed(
-        run_id=run.run_id,
-        lease_token=lease.lease_token,
-        heartbeat_at_ms=at_ms,
-        expires_at_ms=expires_at_ms,
-        at_ms=context.now_ms,
+    draft = Draft(job, context)
+    draft.emit(
+        LeaseRenewed(
+            run_id=run.run_id,
+            lease_token=lease.lease_token,
+            heartbeat_at_ms=at_ms,
+            expires_at_ms=expires_at_ms,
+            at_ms=context.now_ms,
+        )
     )
-    return Decision(events=(event,), reply=reply)
+    return draft.decision(reply)
 
 
 def complete(job: Job | None, command: Complete, context: Context) -> Decision:
@@ -263,7 +266,7 @@ def release(job: Job | None, command: Release, context: Context) -> Decision:
     draft = Draft(job, context)
     if run.cancel_requested_at_ms:
         return _close_cancelled(draft, run, command)
-    draft.events.append(
+    draft.emit(
         LeaseReleased(
             run_id=run.run_id,
             lease_token=command.lease_token,
@@ -299,8 +302,8 @@ def _not_the_holder(
 ) -> Decision:
     """Answer a token that is not current: a repeat hears the first answer, anybody else that the lease is lost.
 
-    `ended` are the outcomes that the command could have led to, `open_end` the end of an attempt in an open run. `quiet` is
-    for a heartbeat that its own completion overtook (D05).
+    `ended` are the outcomes that the command could have led to, `open_end` the end of an attempt in an open run.
+    `quiet` is for a heartbeat that its own completion overtook (D05).
     """
     if job is None:
         return Decision(reply=_reply(command, "not_found", "no such job"))

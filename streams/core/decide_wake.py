@@ -1,7 +1,7 @@
 """Decisions of the job's own clock: everything whose time has come, in one fixed order.
 
-Leases end first, so that overlap is judged on the runs that are really going; then late starts, the end of a pause, moved
-zone data, openings and backfills. Where only soft state keeps a lease alive there is no event, and `wake_at_ms`
+Leases end first, so that overlap is judged on the runs that are really going; then late starts, the end of a pause,
+moved zone data, openings and backfills. Where only soft state keeps a lease alive there is no event, and `wake_at_ms`
 says when to look again: a Wake never leads to the same Wake at once.
 """
 
@@ -40,7 +40,7 @@ def wake(job: Job | None, context: Context) -> Decision:
         return Decision()
     state = job.state
     if state.status != "active" and not state.open and context.now_ms >= state.forget_at_ms:
-        return Decision(events=(JobForgotten(at_ms=context.now_ms),))
+        return Decision(events=(JobForgotten(at_ms=context.now_ms),))  # job_after None says it: no job is left
     draft = Draft(job, context)
     _end_leases(draft)
     if draft.state.status == "active":

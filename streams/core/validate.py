@@ -1,23 +1,24 @@
 """Checks of a definition before it is accepted: each refusal names the field, the bound and what to do.
 
-`validate_definition` is for whoever accepts definitions: the gateway, the owner for definitions from Kafka, a command line.
-`decide` repeats only `validate_references`, which needs the configuration of the moment. Pure; raises
-`InvalidDefinition` for the first field at fault, returns warnings for what is legal but surprising.
+`validate_definition` is for whoever accepts definitions: the gateway, the owner (from Kafka), a command line. `decide`
+repeats only `validate_references`, which needs the configuration of the moment. Pure; raises `InvalidDefinition` for
+the first field at fault, returns warnings for what is legal but surprising.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from streams.core.definition import JOB_ID_PATTERN, LABELS_MAX, NAME_PATTERN, PAYLOAD_BYTES_MAX
 from streams.core.state import OPEN_RUNS_MAX
-from streams.core.time import CalendarSpec, InvalidSchedule, Jitter, OneOffSpec, Window, validate_spec
+from streams.core.time import InvalidSchedule, Jitter, OneOffSpec, Window, validate_spec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streams.core.definition import Definition, Retry
-    from streams.core.time import ZoneData
+    from streams.core.time import CalendarSpec, ZoneData
 
 NAME_CHARS_MAX: Final = 128
 """Names are for people; queues, tenants and tasks are in NAME_PATTERN or as long (docs/http-api.md)."""
@@ -110,10 +111,8 @@ def _check_content(definition: Definition) -> None:
         raise InvalidDefinition("labels", f"{len(definition.labels)} labels, at most {LABELS_MAX}")
     for key, value in definition.labels.items():
         if not 1 <= len(key) <= LABEL_KEY_CHARS_MAX or len(value) > LABEL_VALUE_CHARS_MAX:
-            raise InvalidDefinition(
-                "labels",
-                f"label {key[:LABEL_KEY_CHARS_MAX]!r}: key 1 to {LABEL_KEY_CHARS_MAX}, value at most {LABEL_VALUE_CHARS_MAX} characters",
-            )
+            bound = f"key 1 to {LABEL_KEY_CHARS_MAX}, value at most {LABEL_VALUE_CHARS_MAX} characters"
+            raise InvalidDefinition("labels", f"label {key[:LABEL_KEY_CHARS_MAX]!r}: {bound}")
 
 
 def _check_retry(retry: Retry) -> None:

@@ -1,19 +1,22 @@
 """One attempt as the worker sees it: the leased run, its lease clock, and why it is being stopped.
 
 Lease arithmetic (DESIGN section 10): a lease is trusted for `leaseRemainingMs` counted from when the last confirmed
-heartbeat, or before that the lease request, was *sent*. That is never later than what the server counts from, whatever the network did. The
-handler is stopped `STOP_MARGIN_SECONDS` before. All instants are seconds of the worker's monotonic clock.
+heartbeat, or before that the lease request, was *sent*. That is never later than what the server counts from,
+whatever the network did. The handler is stopped `STOP_MARGIN_SECONDS` before. All instants are seconds of the
+worker's monotonic clock.
 """
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from horolog._errors import LeaseLost, RunStopped
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping
 
 STOP_MARGIN_SECONDS = 5.0  # DESIGN section 10: time for the handler to notice before anybody else may start
 _EVENT_LOCK = threading.Lock()  # guards the lazy creation of stop events; held for nanoseconds
@@ -56,8 +59,8 @@ class Attempt:
         self.wire = wire
         self.run_id: str = wire["runId"]
         self.token: int = wire["leaseToken"]
-        self.lease_ends_at = sent_at + wire["leaseRemainingMs"] / 1000.0
-        self.stop_at = self.lease_ends_at - STOP_MARGIN_SECONDS
+        self.lease_ends_at: float = sent_at + wire["leaseRemainingMs"] / 1000.0
+        self.stop_at: float = self.lease_ends_at - STOP_MARGIN_SECONDS
         self.lease_expires_text: str | None = None
         timeout = wire.get("timeoutSeconds")
         self.timeout_at: float | None = None if timeout is None else now + timeout
@@ -68,7 +71,7 @@ class Attempt:
         self.started = False
         self.is_async = True
         self.outlived = False
-        self.heartbeat_at = now
+        self.heartbeat_at: float = now
         self.progress: str | None = None
         self.waiters: list[asyncio.Future[None]] = []
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -99,7 +102,7 @@ class Attempt:
         return True
 
     def event(self) -> threading.Event:
-        """Return the event that is set when the handler is told to stop; made at first use, since most runs never ask."""
+        """Return the event that is set when the handler is told to stop; made at first use: most runs never ask."""
         with _EVENT_LOCK:
             if self.stop_event is None:
                 self.stop_event = threading.Event()

@@ -1,15 +1,15 @@
 """Every call of the HTTP API, declared once: a function that builds a `Call`.
 
-`Client` and `AsyncClient` both derive their methods from these functions, so a route exists in one place only. A `Call` is a value: method,
-path, query, headers, body and how to read the answer; it can be sent again unchanged, with the same idempotency key. Times
-are aware datetimes; durations are seconds; see docs/http-api.md for bounds and errors.
+`Client` and `AsyncClient` both derive their methods from these functions, so a route exists in one place only.
+A `Call` is a value: method, path, query, headers, body and how to read the answer; it can be sent again
+unchanged, with the same idempotency key. Times are aware datetimes; durations are seconds; see docs/http-api.md
+for bounds and errors.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote, urlencode
@@ -34,6 +34,8 @@ from horolog._types import (
 from horolog._wire import format_time, to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
     from typing_extensions import Unpack
 
 T = TypeVar("T")
@@ -413,7 +415,7 @@ def lease(
     wait_seconds: float = LEASE_WAIT_SECONDS_MAX,
     request_id: str | None = None,
 ) -> Call[tuple[LeasedRun, ...]]:
-    """Wait for runs and lease them; an empty answer is normal. Heartbeat on receipt, then well within the visibility."""
+    """Wait for runs and lease them; an empty answer is normal. Heartbeat on receipt, then within the visibility."""
     body = _given(
         workerId=worker_id,
         max=max_runs,

@@ -1,8 +1,9 @@
 """The typed client: `AsyncClient` and `Client` (blocking) with the same methods.
 
-Each method is declared once, in `_calls`; the descriptor below gives it its sync or async form. A call is repeated with
-the same idempotency key on broken connections, time-outs, 503 and 504, with backoff and `Retry-After`, until `retry_seconds` are over; then the last error is
-raised. `Client` may be shared between threads: each thread has its own connection.
+Each method is declared once, in `_calls`; the descriptor below gives it its sync or async form. A call is
+repeated with the same idempotency key on broken connections, time-outs, 503 and 504, with backoff and
+`Retry-After`, until `retry_seconds` are over; then the last error is raised. `Client` may be shared between
+threads: each thread has its own connection.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import http.client
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from horolog import _calls
 from horolog._calls import Answer, Call
@@ -20,6 +21,9 @@ from horolog._clock import Clock, SystemClock, sleep
 from horolog._errors import HorologError, UnavailableError, UnreachableError, error_from_problem
 from horolog._retry import backoff_seconds
 from horolog._transport import Transport, decode_body, retry_after, split_url
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -142,7 +146,7 @@ class AsyncClient(_Api):
         self._retry_seconds = retry_seconds
         self._clock = clock or SystemClock()
 
-    async def __aenter__(self) -> AsyncClient:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -173,7 +177,7 @@ class AsyncClient(_Api):
 
 
 class Client(_Api):
-    """Calls the gateway and blocks; for scripts, web handlers in threads and the command line. `with Client(url) as client`."""
+    """Calls the gateway and blocks; for scripts, threads and the command line. Use as `with Client(url) as client`."""
 
     def __init__(
         self,
@@ -191,7 +195,7 @@ class Client(_Api):
         self._lock = threading.Lock()
         self._connections: list[http.client.HTTPConnection] = []
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

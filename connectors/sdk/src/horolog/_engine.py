@@ -1,28 +1,34 @@
 """A running worker: wires leasers, executor, keeper and outbox together, and drains them in order.
 
-Drain (SIGTERM): 1. no more leases; runs on their way are given back. 2. running handlers may finish within `drain_seconds`.
-3. what still runs is stopped: async handlers are cancelled and fail as retryable, threads are left behind and their leases end by themselves.
-4. all outcomes are delivered. Leases are renewed through all of it. A second request to stop skips the waiting of step 2.
+Drain (SIGTERM): 1. no more leases; runs on their way are given back. 2. running handlers may finish within
+`drain_seconds`.
+3. what still runs is stopped: async handlers are cancelled and fail as retryable, threads are left behind and
+their leases end by themselves.
+4. all outcomes are delivered. Leases are renewed through all of it. A second request to stop skips the waiting
+of step 2.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from horolog._attempt import Attempt
 from horolog._clock import Clock, wait_event
 from horolog._errors import WorkerStopping
-from horolog._events import EventSink
 from horolog._executor import Executor
-from horolog._handlers import Handlers
 from horolog._keeper import LeaseKeeper
 from horolog._leaser import Leaser, Slots
 from horolog._outbox import Outbox
 from horolog._transport import Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from horolog._events import EventSink
+    from horolog._handlers import Handlers
 
 STOP_GRACE_SECONDS = 2.0  # for async handlers to react to their cancellation at the end of a drain
 FLUSH_SECONDS = 5.0  # for the last outcomes; with the default drain_seconds the process ends within 30 s
@@ -105,7 +111,7 @@ class Engine:
         for task in done - {stopped}:
             task.result()
 
-    async def _end(self, leasing: list[asyncio.Future[None]], stopped: asyncio.Future[bool]) -> None:
+    async def _end(self, leasing: Sequence[asyncio.Task[None]], stopped: asyncio.Task[Any]) -> None:
         stopped.cancel()
         for task in leasing:
             task.cancel()

@@ -1,15 +1,18 @@
 """What can go wrong, as few named exceptions; each says what the caller may do.
 
-Three families. `ApiError` and its subclasses are answers of the gateway (docs/http-api.md, section 1); `UnreachableError` means
-that no answer came. `PermanentFailure` is raised by handlers. `RunStopped` and its subclasses are reasons for stopping a handler: they derive from
-`asyncio.CancelledError`, so an `except Exception` in a handler does not swallow them.
+Three families. `ApiError` and its subclasses are answers of the gateway (docs/http-api.md, section 1);
+`UnreachableError` means that no answer came. `PermanentFailure` is raised by handlers. `RunStopped` and its
+subclasses are reasons for stopping a handler: they derive from `asyncio.CancelledError`, so an `except
+Exception` in a handler does not swallow them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class HorologError(Exception):
@@ -17,14 +20,15 @@ class HorologError(Exception):
 
 
 class UnreachableError(HorologError):
-    """No answer: connection refused or broken, or a time-out. Whether the call took effect is not known; it may be repeated."""
+    """No answer: connection refused or broken, or a time-out. It is not known whether the call took effect."""
 
 
 class ApiError(HorologError):
     """A problem+json answer.
 
     `status` is the HTTP status, `code` the stable code, `detail` what to do about it, `field` the dotted path of
-    the field at fault (or None), `extra` all other members of the problem, `retry_after_seconds` the server's wish (or None).
+    the field at fault (or None), `extra` all other members of the problem, `retry_after_seconds` the server's
+    wish (or None).
     """
 
     def __init__(
@@ -118,12 +122,12 @@ def error_from_problem(
     )
 
 
-class PermanentFailure(Exception):  # noqa: N818 - the public name is set by the design; it is an outcome, not an error
+class PermanentFailure(Exception):  # noqa: N818 - an outcome, not an error; the design sets the name
     """Raise it in a handler: the run fails at once and is not tried again (`retryable: false`)."""
 
 
-class RunStopped(asyncio.CancelledError):  # noqa: N818 - as asyncio.CancelledError: a request, not an error
-    """Why a handler is being stopped. An async handler sees `asyncio.CancelledError`; `run.stop_reason` is one of these."""
+class RunStopped(asyncio.CancelledError):
+    """Why a handler is stopped. An async handler sees `asyncio.CancelledError`; `run.stop_reason` is one of these."""
 
 
 class RunCancelled(RunStopped):
@@ -135,7 +139,7 @@ class RunTimedOut(RunStopped):
 
 
 class LeaseLost(RunStopped):
-    """The lease is gone or could not be confirmed in time: another worker may have the run. Its outcome is not reported."""
+    """The lease is gone or was not confirmed in time: another worker may have the run. Nothing is reported."""
 
 
 class WorkerStopping(RunStopped):

@@ -1,8 +1,8 @@
 """The worker's events: one table of names, and the edge where they become log records.
 
 The worker itself never logs; it calls `emit(name, **fields)`. `EventSink` writes each event to the
-logger `horolog.worker` (message = the name, fields in `record.horolog`, name in `record.event`) and hands it to the user's hook.
-Names are stable; a test holds the table.
+logger `horolog.worker` (message = the name, fields in `record.horolog`, name in `record.event`) and hands it to
+the user's hook. Names are stable; a test holds the table.
 """
 
 from __future__ import annotations
@@ -66,5 +66,5 @@ class EventSink:
             return
         try:
             self._hook(event, fields)
-        except Exception as error:  # noqa: BLE001 - the user's hook may raise anything and must not stop the worker
-            _LOGGER.error("hook_failed", exc_info=error, extra={"event": "hook_failed", "horolog": fields})
+        except Exception:  # the user's hook may raise anything and must not stop the worker
+            _LOGGER.exception("hook_failed", extra={"event": "hook_failed", "horolog": fields})

@@ -1,7 +1,8 @@
 """Runs handlers: async ones as tasks on the loop, plain ones in a bounded pool of daemon threads.
 
-For every attempt exactly one of these happens when its handler ends: `sink.complete`, `sink.fail`, or `sink.refuse` (its lease was lost or
-could have ended, so nothing is reported). `on_free` is called each time a slot becomes free. A plain function cannot be
+For every attempt exactly one of these happens when its handler ends: `sink.complete`, `sink.fail`, or
+`sink.refuse` (its lease was lost or could have ended, so nothing is reported). `on_free` is called each time a
+slot becomes free. A plain function cannot be
 killed: its thread keeps the slot until it returns, and daemon threads do not hold up the end of the process.
 """
 
@@ -13,30 +14,33 @@ import inspect
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from horolog._attempt import Attempt, Phase
-from horolog._clock import Clock
 from horolog._errors import PermanentFailure, RunCancelled, RunStopped, RunTimedOut
-from horolog._events import Emit
-from horolog._handlers import Function, Handlers
 from horolog._run import Run, enter_run
 from horolog._wire import bounded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from horolog._clock import Clock
+    from horolog._events import Emit
+    from horolog._handlers import Function, Handlers
 
 
 class Sink(Protocol):
     """Where outcomes go; each method is called once per attempt."""
 
     def complete(self, attempt: Attempt, result: Any) -> None:
-        """The handler returned."""
+        """Take what the handler returned."""
 
     def fail(self, attempt: Attempt, *, error: str, error_type: str, retryable: bool) -> None:
-        """The handler raised, or was stopped."""
+        """Take note that the handler raised, or was stopped."""
 
     def refuse(self, attempt: Attempt) -> None:
-        """The handler ended too late; nothing may be reported."""
+        """Take note that the handler ended too late; nothing may be reported."""
 
 
 class Executor:
@@ -96,7 +100,7 @@ class Executor:
         enter_run(run)
         try:
             ended = _Returned(await function(run))
-        except BaseException as error:  # noqa: BLE001 - whatever a handler raises becomes the run's outcome
+        except BaseException as error:
             self._end(attempt, error)
             if isinstance(error, KeyboardInterrupt):
                 raise

@@ -1,24 +1,28 @@
 """Keeps leases: heartbeats in batches, and the watch that stops handlers in time.
 
-Every live attempt is heartbeated soon after receipt (a run that ends within the linger needs none: its outcome is heard
-from instead), then each `heartbeat_seconds` counted from when the last one was sent, and sooner after an error. A heartbeat that hangs does not hold up the
-next. The watch stops a handler at `stop_at` (lease) and `timeout_at` (the job's time-out), exactly: it wakes at the earliest of them.
+Every live attempt is heartbeated soon after receipt (a run that ends within the linger needs none: its outcome
+is heard from instead), then each `heartbeat_seconds` counted from when the last one was sent, and sooner after
+an error. A heartbeat that hangs does not hold up the next. The watch stops a handler at `stop_at` (lease) and
+`timeout_at` (the job's time-out), exactly: it wakes at the earliest of them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from horolog._attempt import Attempt, Phase
-from horolog._clock import Clock, Timer
 from horolog._errors import LeaseLost, RunCancelled, RunStopped, RunTimedOut, UnreachableError
-from horolog._events import Emit
 from horolog._outbox import REPEATABLE
 from horolog._retry import backoff_seconds
-from horolog._transport import Requests
 from horolog._wire import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from horolog._clock import Clock, Timer
+    from horolog._events import Emit
+    from horolog._transport import Requests
 
 FIRST_LINGER_SECONDS = 0.01  # gathers a batch of leased runs, and lets runs of a few milliseconds skip it
 TICK_SECONDS = 0.5  # how late a regular heartbeat may go out; far below heartbeat_seconds
@@ -130,7 +134,7 @@ class LeaseKeeper:
                     lease_token=attempt.token,
                     in_thread=not attempt.is_async,
                 )
-            return max(attempt.lease_ends_at, now + TICK_SECONDS)
+            return now + TICK_SECONDS if attempt.outlived else attempt.lease_ends_at
         if now >= attempt.stop_at:
             self._lose(attempt, "no heartbeat was confirmed in time")
             return now + TICK_SECONDS

@@ -1,9 +1,9 @@
 """Leases runs: long-polls one queue for as many runs as there are free slots.
 
-Slots are reserved before the request goes out, so a worker never holds more runs than it can start. An answer that was lost is
-asked for again with the same request id for `REPEAT_SECONDS`; the lease clock of its runs starts at the first
-sending. On `close` a parked request is ended in a way that loses no run: the same request is sent again without waiting, and
-what it brings is handed to `give_back`.
+Slots are reserved before the request goes out, so a worker never holds more runs than it can start. An answer
+that was lost is asked for again with the same request id for `REPEAT_SECONDS`; the lease clock of its runs
+starts at the first sending. On `close` a parked request is ended in a way that loses no run: the same request
+is sent again without waiting, and what it brings is handed to `give_back`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from horolog._clock import Clock, sleep
 from horolog._errors import ApiError, UnreachableError, error_from_problem
-from horolog._events import Emit
 from horolog._retry import backoff_seconds
 from horolog._transport import Requests, retry_after
 from horolog._wire import to_json
+
+if TYPE_CHECKING:
+    from horolog._events import Emit
 
 REPEAT_SECONDS = 10.0  # docs/http-api.md section 4: how long a gateway keeps the answer of a lease request
 REQUESTS_MAX = 2  # one may be parked while another fetches for slots that became free
@@ -193,7 +195,7 @@ class Leaser:
         asking = asyncio.ensure_future(self._ask(count, request_id, 0))
         try:
             runs = await asyncio.wait_for(asking, _RECOVER_SECONDS)
-        except (UnreachableError, ApiError, asyncio.TimeoutError) as error:
+        except (asyncio.TimeoutError, UnreachableError, ApiError) as error:
             # Nobody can be asked: what was granted comes back when its lease ends.
             self._emit("lease_request_failed", queue=self._queue, detail=f"while stopping: {error!r}")
             return

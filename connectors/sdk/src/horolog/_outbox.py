@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from horolog._attempt import Attempt, Phase
 from horolog._clock import Clock, sleep
 from horolog._errors import UnreachableError, error_from_problem
-from horolog._events import Emit
 from horolog._retry import backoff_seconds
 from horolog._transport import Requests, retry_after
 from horolog._wire import BATCH_BYTES_MAX, RESULT_BYTES_MAX, bounded, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from horolog._events import Emit
 
 LINGER_SECONDS = 0.003  # one batch per few milliseconds: idle latency stays small, busy batches are full
 ITEMS_MAX = 500  # half of the gateway's bound; larger batches gain nothing measurable
@@ -279,7 +282,7 @@ class _Lane:
             self._partial_failures = 0
 
     def _later(self, items: list[_Item], why: str, floor: float) -> None:
-        """Repeat some items after a while, and let the others pass: one partition without an owner holds up nobody else."""
+        """Repeat some items later and let others pass: one partition without an owner holds up nobody else."""
         self._partial_failures += 1
         wait = backoff_seconds(
             self._partial_failures, base=_BACKOFF_BASE_SECONDS, limit=_BACKOFF_MAX_SECONDS, floor=floor

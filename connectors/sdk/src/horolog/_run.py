@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import base64
-import datetime as dt
 import threading
-from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from horolog._attempt import Attempt
 from horolog._errors import RunStopped, WorkerStopping
 from horolog._wire import PROGRESS_BYTES_MAX, parse_time, to_json
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Mapping
+
+    from horolog._attempt import Attempt
 
 _CURRENT: ContextVar[Run] = ContextVar("horolog_current_run")
 
@@ -96,7 +99,7 @@ class Run:
 
     @property
     def lease_expires_at(self) -> dt.datetime:
-        """When the lease ends as last confirmed, by the server's clock; for display, the worker minds the lease itself."""
+        """When the lease ends as last confirmed, by the server's clock; for display only, the worker minds it."""
         return parse_time(self._attempt.lease_expires_text or self._attempt.wire["leaseExpiresAt"])
 
     @property
@@ -115,7 +118,7 @@ class Run:
             raise self._attempt.reason
 
     def progress(self, value: Any) -> None:
-        """Set what the run object shows as progress: any JSON up to 4 KB, sent with the next heartbeat; the last one wins.
+        """Set the run's progress: any JSON up to 4 KB, sent with the next heartbeat; the last one wins.
 
         Raises TypeError or ValueError if it is not JSON or too large.
         """

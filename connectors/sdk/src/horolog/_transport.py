@@ -1,15 +1,15 @@
 """The asyncio side of HTTP: one aiohttp session, JSON texts in, `Answer` out.
 
-Also holds how any answer is read, which the blocking client shares. Raises `UnreachableError` for everything that is not an answer: refused, reset, timed out, not JSON. Never repeats a
-request on its own; who calls it decides that. The session is opened at the first request, on the loop that makes it.
+Also holds how any answer is read, which the blocking client shares. Raises `UnreachableError` for everything
+that is not an answer: refused, reset, timed out, not JSON. Never repeats a request on its own; who calls it
+decides that. The session is opened at the first request, on the loop that makes it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
@@ -17,6 +17,9 @@ from yarl import URL
 
 from horolog._calls import Answer
 from horolog._errors import UnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _CONNECTIONS_MAX = 100  # lease requests park; heartbeats and outcomes must not wait behind them
 _JSON = "application/json"
@@ -78,7 +81,7 @@ class Transport:
                 allow_redirects=False,
             ) as response:
                 raw = await response.read()
-        except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
+        except (asyncio.TimeoutError, aiohttp.ClientError, OSError) as error:
             message = f"{method} {path}: {error or type(error).__name__}"
             raise UnreachableError(message) from error
         lowered = {name.lower(): value for name, value in response.headers.items()}

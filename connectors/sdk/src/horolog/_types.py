@@ -1,19 +1,21 @@
 """What the gateway answers, as frozen values; the shapes of docs/http-api.md in Python names.
 
-Unknown members of an answer are ignored, missing ones take the default, so that an older SDK reads a newer gateway. Instants
-are aware datetimes in UTC, durations carry their unit in the name.
+Unknown members of an answer are ignored, missing ones take the default, so that an older SDK reads a newer
+gateway. Instants are aware datetimes in UTC, durations carry their unit in the name.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from horolog._wire import parse_time
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
 _EMPTY: Mapping[str, Any] = {}
@@ -38,15 +40,15 @@ def _camel(name: str) -> str:
     return head + "".join(part.capitalize() for part in rest)
 
 
-@lru_cache(maxsize=None)
-def _plan(cls: type[Any]) -> tuple[tuple[str, str, Callable[[Any], Any] | None], ...]:
+@cache
+def _plan(cls: Any) -> tuple[tuple[str, str, Callable[[Any], Any] | None], ...]:
     return tuple((f.name, _camel(f.name), f.metadata.get("convert")) for f in dataclasses.fields(cls))
 
 
 def decode(cls: type[T], wire: Mapping[str, Any]) -> T:
     """Build one of this module's values from a JSON object. Raises TypeError if a required member is missing."""
     values: dict[str, Any] = {}
-    for name, member, convert in _plan(cls):
+    for name, member, convert in _plan(cls):  # type: ignore[arg-type]  # mypy takes a TypeVar's class for unhashable
         value = wire.get(member)
         if value is not None:
             values[name] = convert(value) if convert else value

@@ -9,6 +9,8 @@ import datetime as dt
 import json
 from typing import Any
 
+UTC = dt.timezone.utc
+
 PAYLOAD_BYTES_MAX = 65_536  # docs/http-api.md: a payload must fit a Kafka batch many times over
 RESULT_BYTES_MAX = 65_536
 PROGRESS_BYTES_MAX = 4_096  # travels in every heartbeat, so it stays small
@@ -29,7 +31,7 @@ def format_time(instant: dt.datetime) -> str:
     if instant.tzinfo is None:
         message = "a datetime needs a time zone, for instance datetime.now(tz=timezone.utc)"
         raise ValueError(message)
-    utc = instant.astimezone(dt.timezone.utc)
+    utc = instant.astimezone(UTC)
     return utc.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -40,7 +42,7 @@ def parse_time(text: str) -> dt.datetime:
     if parsed.tzinfo is None:
         message = f"{text!r} has no offset"
         raise ValueError(message)
-    return parsed.astimezone(dt.timezone.utc)
+    return parsed.astimezone(UTC)
 
 
 def bounded(text: str, limit: int = ERROR_CHARACTERS_MAX) -> str:

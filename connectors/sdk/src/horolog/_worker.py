@@ -1,6 +1,7 @@
 """`Worker`: the public face of a worker process. It checks what it is told and starts an engine.
 
-See docs/worker-sdk.md. A worker needs nothing but the gateway's address and a queue; it holds no state, so any number of them may run.
+See docs/worker-sdk.md. A worker needs nothing but the gateway's address and a queue; it holds no state, so any
+number of them may run.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class Worker:
 
     url: the gateway, for instance "http://localhost:8080". queue: one name or several (slots are shared evenly).
     slots: how many runs at a time. visibility_seconds: the lease's length; heartbeat_seconds: at most a third of it.
-    drain_seconds: how long handlers may go on after SIGTERM. on_event(name, fields): called for each event of docs/worker-sdk.md.
-    Raises ValueError, which names the argument, for anything out of bounds.
+    drain_seconds: how long handlers may go on after SIGTERM. on_event(name, fields): called for each event of
+    docs/worker-sdk.md. Raises ValueError, which names the argument, for anything out of bounds.
     """
 
     def __init__(
@@ -115,8 +116,8 @@ class Worker:
     def handler(self, task: str) -> Callable[[F], F]:
         """Register the decorated function as the handler of `task`, and return it unchanged.
 
-        `async def` runs on the loop, a plain function in a thread. It takes the run and returns None or any JSON value. Raises
-        TypeError or ValueError at once if it cannot be a handler or the task has one.
+        `async def` runs on the loop, a plain function in a thread. It takes the run and returns None or any
+        JSON value. Raises TypeError or ValueError at once if it cannot be a handler or the task has one.
         """
         if not isinstance(task, str):
             message = 'write @worker.handler("task-name"): the task name comes first'
@@ -136,7 +137,7 @@ class Worker:
         asyncio.run(self._run_with_signals())
 
     async def run_async(self) -> None:
-        """Work on the caller's loop until `stop` is called, then drain and return; signals are the caller's. Raises as `run`."""
+        """Work on the caller's loop until `stop`, then drain and return; signals are the caller's. Raises as `run`."""
         loop = asyncio.get_running_loop()
         engine = Engine(self._settings, self._handlers, clock=self._clock, emit=self._emit)
         with self._lock:

@@ -1,4 +1,4 @@
-"""Test kit: run handlers without a server, or a worker against an in-memory gateway with faults. See docs/worker-sdk.md."""
+"""Test kit: run handlers without a server, or a worker against an in-memory gateway. See docs/worker-sdk.md."""
 
 from horolog.testing._gateway import FakeGateway, Gate, RecordedCall
 from horolog.testing._handler_test import HandlerResult, RunningHandler, WorkerTest, run_handler

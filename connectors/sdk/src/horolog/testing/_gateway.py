@@ -6,24 +6,30 @@
         ...
         await gateway.until(lambda: gateway.runs[run_id].outcome == "ran")
 
-State survives `restart`; what a real gateway holds in memory (parked requests, kept lease answers) does not. Faults name a kind of call: "lease",
-"heartbeat", "complete", "fail", "release", "jobs", "runs", "queues", or "*".
+State survives `restart`; what a real gateway holds in memory (parked requests, kept lease answers) does not.
+Faults name a kind of call: "lease", "heartbeat", "complete", "fail", "release", "jobs", "runs", "queues", or
+"*".
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from horolog._clock import Clock, SystemClock, Timer, sleep
 from horolog._wire import BATCH_ITEMS_MAX
 from horolog.testing._memory import FakeJob, FakeRun, Memory, ProblemError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from typing_extensions import Self
 
 CALLS_KEPT = 100_000  # calls that a test can look back at
 UNTIL_SECONDS = 20.0  # real time that a test waits for a signal before it fails
@@ -101,7 +107,7 @@ class FakeGateway:
 
     # --- life ---
 
-    async def __aenter__(self) -> FakeGateway:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
@@ -290,9 +296,7 @@ class FakeGateway:
         if fault is not None and fault.action == "drop_request":
             return _break(request)
         if fault is not None and fault.action == "refuse":
-            return _problem(
-                ProblemError(fault.status, fault.code, "a fault of the test"), fault.retry_after_seconds
-            )
+            return _problem(ProblemError(fault.status, fault.code, "a fault of the test"), fault.retry_after_seconds)
         try:
             response = await self._answer(kind, request, body)
         except ProblemError as problem:
@@ -305,7 +309,7 @@ class FakeGateway:
 
     async def _answer(self, kind: str, request: web.Request, body: Any) -> web.Response:
         parts = request.path.strip("/").split("/")
-        if parts == ["livez"] or parts == ["readyz"]:
+        if request.path in {"/livez", "/readyz"}:
             return web.json_response({"status": "ok"})
         self._authorize(request)
         if not isinstance(body, dict):
@@ -397,47 +401,56 @@ class FakeGateway:
     # --- jobs, runs, queues ---
 
     async def _jobs(self, request: web.Request, parts: list[str], body: dict[str, Any]) -> web.Response:
-        memory, key = self.memory, request.headers.get("Idempotency-Key")
-        version = _version(request)
-        match (request.method, parts[2:]):
-            case ("POST", []):
-                answer, replayed = memory.create_job(body, key)
-                headers = {"Idempotent-Replayed": "true"} if replayed else {}
-                return _json(answer, 201, {**headers, "Location": f"/v1/jobs/{answer['jobId']}"})
-            case ("GET", []):
-                return self._job_list(request)
-            case ("GET", [job_id]):
+        if len(parts) == 3:
+            return self._one_job(request, parts[2], body)
+        if len(parts) > 3:
+            return self._job_action(request, parts, body)
+        if request.method == "GET":
+            return self._job_list(request)
+        answer, replayed = self.memory.create_job(body, request.headers.get("Idempotency-Key"))
+        headers = {"Idempotent-Replayed": "true"} if replayed else {}
+        return _json(answer, 201, {**headers, "Location": f"/v1/jobs/{answer['jobId']}"})
+
+    def _one_job(self, request: web.Request, job_id: str, body: dict[str, Any]) -> web.Response:
+        memory, version = self.memory, _version(request)
+        match request.method:
+            case "GET":
                 return _json(memory.job_object(memory.job(job_id)))
-            case ("PUT", [job_id]):
+            case "PUT":
                 create_only = request.headers.get("If-None-Match") == "*"
                 answer, created = memory.put_job(job_id, body, version=version, create_only=create_only)
                 return _json(answer, 201 if created else 200)
-            case ("PATCH", [job_id]):
+            case "PATCH":
                 return _json(memory.patch_job(job_id, body, version=version))
-            case ("DELETE", [job_id]):
+            case "DELETE":
                 return _json(memory.delete_job(job_id, version=version))
-            case ("POST", [job_id, "pause"]):
-                return _json(memory.job_object(memory.pause(job_id, body)))
-            case ("POST", [job_id, "resume"]):
-                return _json(memory.job_object(memory.resume(job_id)))
-            case ("POST", [job_id, "trigger"]):
-                run = memory.trigger(job_id, body, key)
-                answer = {"runId": run.run_id, "jobId": job_id, "scheduledFor": run.scheduled_for}
-                return _json(answer, 201)
-            case ("POST", [job_id, "backfill"]):
-                return self._backfill(job_id, body, key)
-            case ("GET", [job_id, "runs"]):
-                memory.job(job_id)
-                state = request.query.get("state")
-                runs = [r for r in reversed(list(self.runs.values())) if r.job_id == job_id]
-                chosen = [memory.run_object(r) for r in runs if state in {None, r.state}]
-                return _json(_page("runs", chosen, request))
-            case ("GET", [job_id, "preview"]):
-                return _json({"jobId": job_id, **self._occurrences(memory.job(job_id).definition, request.query)})
-            case ("GET", [job_id, "explain"]):
-                return _json(self._explain(memory.job(job_id), request.query.get("at")))
             case _:
                 raise ProblemError(405, "method_not_allowed", f"{request.method} is not allowed here")
+
+    def _job_action(self, request: web.Request, parts: list[str], body: dict[str, Any]) -> web.Response:
+        _, _, job_id, action = parts[:4]
+        memory, key = self.memory, request.headers.get("Idempotency-Key")
+        job = memory.job(job_id)
+        if request.method == "GET" and action == "runs":
+            state = request.query.get("state")
+            runs = [r for r in reversed(list(self.runs.values())) if r.job_id == job_id]
+            chosen = [memory.run_object(r) for r in runs if state in {None, r.state}]
+            answer, status = _page("runs", chosen, request), 200
+        elif request.method == "GET" and action == "preview":
+            answer, status = {"jobId": job_id, **self._occurrences(job.definition, request.query)}, 200
+        elif request.method == "GET" and action == "explain":
+            answer, status = self._explain(job, request.query.get("at")), 200
+        elif request.method == "POST" and action in {"pause", "resume"}:
+            changed = memory.pause(job_id, body) if action == "pause" else memory.resume(job_id)
+            answer, status = memory.job_object(changed), 200
+        elif request.method == "POST" and action == "trigger":
+            run = memory.trigger(job_id, body, key)
+            answer, status = {"runId": run.run_id, "jobId": job_id, "scheduledFor": run.scheduled_for}, 201
+        elif request.method == "POST" and action == "backfill":
+            answer, status = self._backfill(job, body, key)
+        else:
+            raise ProblemError(405, "method_not_allowed", f"{request.method} is not allowed here")
+        return _json(answer, status)
 
     def _job_list(self, request: web.Request) -> web.Response:
         query = request.query
@@ -463,21 +476,20 @@ class FakeGateway:
     async def _preview(self, _request: web.Request, _parts: list[str], body: dict[str, Any]) -> web.Response:
         return _json({"jobId": None, **self._occurrences(body, body)})
 
-    def _backfill(self, job_id: str, body: Mapping[str, Any], key: str | None) -> web.Response:
-        job = self.memory.job(job_id)
+    def _backfill(self, job: FakeJob, body: Mapping[str, Any], key: str | None) -> tuple[dict[str, Any], int]:
         page = self.memory.preview(job.definition, body["from"], 1_000)
         times = [o["at"] for o in page["occurrences"] if o["at"] < body["to"]]
-        answer = {"jobId": job_id, "runs": len(times), "firstAt": None, "lastAt": None, "backfillId": None}
+        answer = {"jobId": job.job_id, "runs": len(times), "firstAt": None, "lastAt": None, "backfillId": None}
         if times:
             answer |= {"firstAt": times[0], "lastAt": times[-1]}
         if body.get("dryRun"):
-            return _json(answer)
-        backfill_id = f"b{abs(hash(key)) % 10**9}"
+            return answer, 200
+        backfill_id = "b" + hashlib.sha256((key or "").encode()).hexdigest()[:12]
         for index, at in enumerate(times):
-            run_id = f"run_{job_id}_{backfill_id}.{index}"
+            run_id = f"run_{job.job_id}_{backfill_id}.{index}"
             if run_id not in self.runs:
                 self.memory.open_run(job, run_id, origin="backfill", scheduled_for=at)
-        return _json({**answer, "backfillId": backfill_id}, 201)
+        return {**answer, "backfillId": backfill_id}, 201
 
     def _explain(self, job: FakeJob, at: str | None) -> dict[str, Any]:
         runs = [run for run in self.runs.values() if run.job_id == job.job_id]
@@ -583,9 +595,7 @@ def _page(member: str, items: list[dict[str, Any]], request: web.Request) -> dic
 def _problem(problem: ProblemError, retry_after_seconds: int | None = None) -> web.Response:
     headers = {} if retry_after_seconds is None else {"Retry-After": str(retry_after_seconds)}
     text = json.dumps(problem.body)
-    return web.Response(
-        status=problem.status, text=text, content_type="application/problem+json", headers=headers
-    )
+    return web.Response(status=problem.status, text=text, content_type="application/problem+json", headers=headers)
 
 
 def _break(request: web.Request) -> web.Response:

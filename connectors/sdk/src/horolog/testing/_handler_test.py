@@ -3,17 +3,16 @@
     result = await run_handler(rollup, payload={"month": 11})
     assert result.outcome == "completed"
 
-`WorkerTest` starts a handler and lets the test cancel it, lose its lease, silence the gateway or let time pass on a manual clock, so a
-time-out of an hour is tested in milliseconds.
+`WorkerTest` starts a handler and lets the test cancel it, lose its lease, silence the gateway or let time pass
+on a manual clock, so a time-out of an hour is tested in milliseconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from horolog._attempt import Attempt
 from horolog._calls import Answer
@@ -23,8 +22,14 @@ from horolog._handlers import Handlers
 from horolog._keeper import LeaseKeeper
 from horolog._run import Run
 from horolog._wire import RESULT_BYTES_MAX, to_json
-from horolog._worker import Worker
 from horolog.testing._manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from typing_extensions import Self
+
+    from horolog._worker import Worker
 
 VISIBILITY_SECONDS = 30.0  # the worker's defaults
 HEARTBEAT_SECONDS = 10.0
@@ -36,8 +41,9 @@ THREADS_MAX = 16
 class HandlerResult:
     """How a handler ended, as the gateway would have been told.
 
-    outcome: "completed", "failed" (see `retryable`), "cancelled", "timed_out", "worker_stopping", or "lease_lost" (nothing would have been
-    reported). result: what it returned, after a round trip through JSON. progress: the last value that was sent or set.
+    outcome: "completed", "failed" (see `retryable`), "cancelled", "timed_out", "worker_stopping", or
+    "lease_lost" (nothing would have been reported). result: what it returned, after a round trip through JSON.
+    progress: the last value that was sent or set.
     """
 
     outcome: str
@@ -106,7 +112,7 @@ class WorkerTest:
         )
         self._started = 0
 
-    async def __aenter__(self) -> WorkerTest:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -119,7 +125,7 @@ class WorkerTest:
         self._handlers.add(task, function)
 
     def start(self, task: str, *, payload: Any = None, **fields: Any) -> RunningHandler:
-        """Hand a run to the handler of `task`. `fields` are members of the leased run in the contract's names (attempt, timeoutSeconds, ...)."""
+        """Hand a run to the handler of `task`; `fields` are members of the leased run, as timeoutSeconds."""
         self._started += 1
         wire = {
             "runId": f"run_test-{self._started}_20261201T090000000Z",
@@ -163,9 +169,7 @@ class WorkerTest:
     async def ended(self, attempt: Attempt) -> HandlerResult:
         """Wait for an attempt's end; used by `RunningHandler`."""
         outcome, values = await self._sink.wait(attempt)
-        return HandlerResult(
-            outcome, progress=self.progress(attempt), stop_reason=attempt.reason, **values
-        )
+        return HandlerResult(outcome, progress=self.progress(attempt), stop_reason=attempt.reason, **values)
 
 
 async def run_handler(function: Callable[..., Any], *, payload: Any = None, **fields: Any) -> HandlerResult:

@@ -6,7 +6,10 @@ import asyncio
 import heapq
 import itertools
 import time
-from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _TURNS = 20  # loop turns after each timer: enough for a chain of tasks that wait on nothing but each other
 
@@ -29,7 +32,7 @@ class ManualTimer:
 
 
 class ManualClock:
-    """Monotonic seconds under the test's control; give it to `Worker(clock=...)`, `FakeGateway(clock=...)` and `WorkerTest`.
+    """Monotonic seconds under the test's control; give it to `Worker(clock=...)` and `FakeGateway(clock=...)`.
 
     With `flowing=True` real time passes as well, so timers of a few milliseconds fire by themselves while long waits
     are skipped with `advance`.

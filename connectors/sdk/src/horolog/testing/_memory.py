@@ -1,8 +1,9 @@
 """The state behind `FakeGateway`: jobs, runs and queues in memory, with the answers of docs/http-api.md.
 
-Synchronous and free of I/O; time comes from a clock. It keeps the contract's rules (tokens rise, repeats are replayed, stale
-tokens get 409, attempts count once heard from) and nothing of the real scheduler: a cron schedule never becomes due by itself here.
-Open runs with `FakeGateway.add_run`, a trigger, `runAt` or `delaySeconds`.
+Synchronous and free of I/O; time comes from a clock. It keeps the contract's rules (tokens rise, repeats are
+replayed, stale tokens get 409, attempts count once heard from) and nothing of the real scheduler: a cron
+schedule never becomes due by itself here. Open runs with `FakeGateway.add_run`, a trigger, `runAt` or
+`delaySeconds`.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import datetime as dt
 import hashlib
 import itertools
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from horolog._clock import Clock
-from horolog._wire import ERROR_CHARACTERS_MAX, PAYLOAD_BYTES_MAX, RESULT_BYTES_MAX, parse_time, to_json
+from horolog._wire import ERROR_CHARACTERS_MAX, PAYLOAD_BYTES_MAX, RESULT_BYTES_MAX, UTC, parse_time, to_json
 
-EPOCH = dt.datetime(2026, 12, 1, 9, 0, tzinfo=dt.timezone.utc)  # what the fake's wall clock says at its start
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from horolog._clock import Clock
+
+EPOCH = dt.datetime(2026, 12, 1, 9, 0, tzinfo=UTC)  # what the fake's wall clock says at its start
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _TIME_FORMS = ("schedule", "runAt", "runAtLocal", "delaySeconds")
 _CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -566,7 +570,9 @@ def every_ms(value: float | str) -> int:
         return int(value)
     parts = _EVERY.findall(value)
     if not parts or "".join(number + unit for number, unit in parts) != value:
-        raise ProblemError(422, "bad_schedule", "schedule.every: write for instance 15m or 1h30m", field="schedule.every")
+        raise ProblemError(
+            422, "bad_schedule", "schedule.every: write for instance 15m or 1h30m", field="schedule.every"
+        )
     return sum(int(number) * _UNIT_MS[unit] for number, unit in parts)
 
 

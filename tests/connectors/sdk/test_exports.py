@@ -1,0 +1,70 @@
+"""The public names of the SDK; a change here is a change for users."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pathlib
+
+import horolog
+import horolog.testing
+from horolog._client import _Api
+
+EXPORTS = """
+ApiError AsyncClient AttemptRecord Backfill Client Condition ConflictError Explanation ForbiddenError HorologError
+InvalidRequestError ItemResult Job JobRef LeaseLost LeasedRun NotFoundError Occurrence Page Pause PermanentFailure
+Preview Queue RateLimitedError Readiness Replayed Run RunCancelled RunRecord RunStopped RunTimedOut StaleLeaseError
+Tenant Triggered UnauthorizedError UnavailableError UnreachableError VersionMismatchError Worker WorkerStopping
+current_run
+""".split()
+TESTING = """
+FakeGateway FakeJob FakeRun Gate HandlerResult ManualClock RecordedCall RunningHandler WorkerTest run_handler
+""".split()
+METHODS = """
+backfill_job cancel_run complete complete_many create_job define_job delete_job edit_job explain_job fail fail_many
+get_job get_queue get_run get_tenant heartbeat heartbeat_many lease list_job_runs list_jobs list_queues list_runs
+patch_job pause_job preview_definition preview_job preview_schedule put_job put_queue put_tenant ready release
+release_many replay_run replay_runs resume_job trigger_job
+""".split()
+ALLOWED_IMPORTS = {"aiohttp", "yarl", "horolog", "typing_extensions"}  # yarl: aiohttp's own; the last for types only
+
+
+def test_the_package_exports_exactly_the_documented_names() -> None:
+    assert sorted(horolog.__all__) == sorted(EXPORTS)
+    assert sorted(horolog.testing.__all__) == sorted(TESTING)
+    assert all(hasattr(horolog, name) for name in horolog.__all__)
+
+
+def test_both_clients_have_exactly_the_documented_methods() -> None:
+    declared = sorted(name for name in vars(_Api) if not name.startswith("_"))
+    assert declared == sorted(METHODS)
+
+
+def test_every_client_method_has_a_docstring_and_keyword_only_options() -> None:
+    client = horolog.Client("http://localhost:1")
+    for name in METHODS:
+        method = getattr(client, name)
+        assert method.__doc__, name
+        kinds = [p.kind for p in inspect.signature(method).parameters.values() if p.default is not p.empty]
+        assert all(kind is inspect.Parameter.KEYWORD_ONLY for kind in kinds), name
+
+
+def test_the_sdk_needs_aiohttp_and_the_standard_library_only() -> None:
+    import sys
+
+    root = pathlib.Path(horolog.__file__).parent
+    for path in [*root.glob("_*.py"), *root.glob("testing/*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module]
+            for name in names:
+                top = name.partition(".")[0]
+                assert top in ALLOWED_IMPORTS or top in sys.stdlib_module_names, (path.name, name)
+
+
+def test_no_module_of_the_sdk_prints() -> None:
+    root = pathlib.Path(horolog.__file__).parent
+    for path in [*root.glob("_*.py"), *root.glob("testing/*.py")]:
+        calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        assert "print" not in [func.id for func in calls if isinstance(func, ast.Name)], path.name

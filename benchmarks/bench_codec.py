@@ -26,8 +26,8 @@ from streams.core.wire_records import from_record, record_name, to_record
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROUNDS = 3
-VALUES = 4_000
+ROUNDS = 25
+VALUES = 400
 START_MS = 1_796_000_000_000
 
 

@@ -55,13 +55,13 @@ _DefineMode_WRITE: Final[dict[str, bytes]] = {'create': b'\x02', 'edit': b'\x04'
 _DefineMode_READ: Final[dict[int, Literal['create', 'edit', 'upsert']]] = {2: 'create', 4: 'edit', 6: 'upsert'}
 _JobStatus_WRITE: Final[dict[str, bytes]] = {'active': b'\x02', 'finished': b'\x04', 'deleted': b'\x06'}
 _JobStatus_READ: Final[dict[int, Literal['active', 'finished', 'deleted']]] = {2: 'active', 4: 'finished', 6: 'deleted'}
-_DroppedReason_WRITE: Final[dict[str, bytes]] = {'gap': b'\x02', 'calendar': b'\x04'}
-_DroppedReason_READ: Final[dict[int, Literal['gap', 'calendar']]] = {2: 'gap', 4: 'calendar'}
 _RunKind_WRITE: Final[dict[str, bytes]] = {'schedule': b'\x02', 'trigger': b'\x04', 'backfill': b'\x06', 'replay': b'\x08'}
 _RunKind_READ: Final[dict[int, Literal['schedule', 'trigger', 'backfill', 'replay']]] = {2: 'schedule', 4: 'trigger', 6: 'backfill', 8: 'replay'}
 _OPENRUN_ENDED_BY: Final[dict[str, Literal['', 'failing', 'failed', 'expiring', 'expired', 'released']]] = {'': '', 'failing': 'failing', 'failed': 'failed', 'expiring': 'expiring', 'expired': 'expired', 'released': 'released'}
 _RunOutcome_WRITE: Final[dict[str, bytes]] = {'succeeded': b'\x02', 'skipped': b'\x04', 'cancelled': b'\x06', 'dead': b'\x08'}
 _RunOutcome_READ: Final[dict[int, Literal['succeeded', 'skipped', 'cancelled', 'dead']]] = {2: 'succeeded', 4: 'skipped', 6: 'cancelled', 8: 'dead'}
+_DroppedReason_WRITE: Final[dict[str, bytes]] = {'gap': b'\x02', 'calendar': b'\x04'}
+_DroppedReason_READ: Final[dict[int, Literal['gap', 'calendar']]] = {2: 'gap', 4: 'calendar'}
 _CauseKind_WRITE: Final[dict[str, bytes]] = {'command': b'\x02', 'definition': b'\x04', 'timer': b'\x06', 'parked': b'\x08'}
 _CauseKind_READ: Final[dict[int, Literal['command', 'definition', 'timer', 'parked']]] = {2: 'command', 4: 'definition', 6: 'timer', 8: 'parked'}
 _SkipReason_WRITE: Final[dict[str, bytes]] = {'overlap': b'\x02', 'start_deadline': b'\x04', 'catch_up': b'\x06', 'paused': b'\x08', 'gap': b'\x0a', 'calendar': b'\x0c', 'quota': b'\x0e', 'superseded': b'\x10', 'requested': b'\x12', 'deleted': b'\x14'}
@@ -343,11 +343,21 @@ def encode_JobDefinition(value: JobDefinition) -> bytes:
             _CatchUp_WRITE[value.catch_up],
             _Overlap_WRITE[value.overlap],
             NUMBERS[value.concurrent_runs_max],
+            _Lane_WRITE[value.lane],
+            _JitterKind_WRITE[value.jitter_kind],
+            _rest_of_JobDefinition(value)
+            if value.timeout_ms or value.start_deadline_ms or value.jitter_ms or value.labels or value.calendars or value.start_at_ms is not None or value.end_at_ms is not None or value.max_runs
+            else b'\0\0\0\0\0\0\0\0\0',
+        )
+    )
+
+
+def _rest_of_JobDefinition(value: JobDefinition) -> bytes:
+    return b"".join(
+        (
             NUMBERS[value.timeout_ms],
             NUMBERS[value.start_deadline_ms],
-            _Lane_WRITE[value.lane],
             NUMBERS[value.jitter_ms],
-            _JitterKind_WRITE[value.jitter_kind],
             texts_bytes(value.labels),
             array_bytes([TEXTS[item] for item in x5]) if (x5 := value.calendars) else b"\0",
             b"\0" if (x6 := value.start_at_ms) is None else b"\2" + NUMBERS[x6],
@@ -419,6 +429,12 @@ def decode_JobDefinition(data: bytes, at: int) -> tuple[JobDefinition, int]:
     else:
         number, at = read_long(data, at)
     concurrent_runs_max_ = number
+    lane_ = _Lane_READ[data[at]]
+    at += 1
+    jitter_kind_ = _JitterKind_READ[data[at]]
+    at += 1
+    if data[at : at + 9] == b'\0' * 9:
+        return JobDefinition(job_id=job_id_, tenant=tenant_, queue=queue_, name=name_, task=task_, schedule=schedule_, payload=payload_, content_type=content_type_, retry=retry_, catch_up=catch_up_, overlap=overlap_, concurrent_runs_max=concurrent_runs_max_, lane=lane_, jitter_kind=jitter_kind_), at + 9
     if (number := SMALL[data[at]]) is not None:
         at += 1
     elif (number := DURATIONS[data[at : at + 3]]) is not None:
@@ -433,8 +449,6 @@ def decode_JobDefinition(data: bytes, at: int) -> tuple[JobDefinition, int]:
     else:
         number, at = read_long(data, at)
     start_deadline_ms_ = number
-    lane_ = _Lane_READ[data[at]]
-    at += 1
     if (number := SMALL[data[at]]) is not None:
         at += 1
     elif (number := DURATIONS[data[at : at + 3]]) is not None:
@@ -442,8 +456,6 @@ def decode_JobDefinition(data: bytes, at: int) -> tuple[JobDefinition, int]:
     else:
         number, at = read_long(data, at)
     jitter_ms_ = number
-    jitter_kind_ = _JitterKind_READ[data[at]]
-    at += 1
     labels_, at = read_texts(data, at)
     calendars_: tuple[str, ...] = ()
     if data[at]:
@@ -493,7 +505,7 @@ def decode_JobDefinition(data: bytes, at: int) -> tuple[JobDefinition, int]:
         raise ValueError("a union has no such branch")
     else:
         at += 1
-    return JobDefinition(job_id=job_id_, tenant=tenant_, queue=queue_, name=name_, task=task_, schedule=schedule_, payload=payload_, content_type=content_type_, retry=retry_, catch_up=catch_up_, overlap=overlap_, concurrent_runs_max=concurrent_runs_max_, timeout_ms=timeout_ms_, start_deadline_ms=start_deadline_ms_, lane=lane_, jitter_ms=jitter_ms_, jitter_kind=jitter_kind_, labels=labels_, calendars=calendars_, start_at_ms=start_at_ms_, end_at_ms=end_at_ms_, max_runs=max_runs_), at
+    return JobDefinition(job_id=job_id_, tenant=tenant_, queue=queue_, name=name_, task=task_, schedule=schedule_, payload=payload_, content_type=content_type_, retry=retry_, catch_up=catch_up_, overlap=overlap_, concurrent_runs_max=concurrent_runs_max_, lane=lane_, jitter_kind=jitter_kind_, timeout_ms=timeout_ms_, start_deadline_ms=start_deadline_ms_, jitter_ms=jitter_ms_, labels=labels_, calendars=calendars_, start_at_ms=start_at_ms_, end_at_ms=end_at_ms_, max_runs=max_runs_), at
 
 
 def encode_Define(value: Define) -> bytes:
@@ -775,9 +787,9 @@ def encode_Fail(value: Fail) -> bytes:
             NUMBERS[len(x3 := value.run_id.encode())],
             x3,
             NUMBERS[value.lease_token],
+            b"\1" if value.retryable else b"\0",
             NUMBERS[len(x4 := value.error.encode())],
             x4,
-            b"\1" if value.retryable else b"\0",
         )
     )
 
@@ -806,15 +818,15 @@ def decode_Fail(data: bytes, at: int) -> tuple[Fail, int]:
     else:
         number, at = read_long(data, at)
     lease_token_ = number
+    retryable_ = BOOLEANS[data[at]]
+    at += 1
     if (size := data[at]) & 129:
         size, at = read_length(data, at)
     else:
         size >>= 1
         at += 1
     error_ = data[at : (at := at + size)].decode()
-    retryable_ = BOOLEANS[data[at]]
-    at += 1
-    return Fail(job_id=job_id_, request_id=request_id_, run_id=run_id_, lease_token=lease_token_, error=error_, retryable=retryable_), at
+    return Fail(job_id=job_id_, request_id=request_id_, run_id=run_id_, lease_token=lease_token_, retryable=retryable_, error=error_), at
 
 
 def encode_Release(value: Release) -> bytes:
@@ -1438,6 +1450,339 @@ def decode_CommandBatch(data: bytes, at: int) -> tuple[CommandBatch, int]:
     return CommandBatch(gateway_id=gateway_id_, incarnation=incarnation_, sent_at_ms=sent_at_ms_, commands=commands_), at
 
 
+def encode_Lease(value: Lease) -> bytes:
+    return b"".join(
+        (
+            NUMBERS[value.lease_token],
+            TEXTS[value.worker_id],
+            TEXTS[value.gateway_id],
+            NUMBERS[len(x1 := value.request_id.encode())],
+            x1,
+            NUMBERS[value.granted_at_ms],
+            NUMBERS[value.visibility_ms],
+            NUMBERS[value.expires_at_ms],
+            NUMBERS[value.timeout_at_ms],
+        )
+    )
+
+
+def decode_Lease(data: bytes, at: int) -> tuple[Lease, int]:
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    lease_token_ = number
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    worker_id_ = WORDS[data[at : (at := at + size)]]
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    gateway_id_ = WORDS[data[at : (at := at + size)]]
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    request_id_ = data[at : (at := at + size)].decode()
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    granted_at_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := DURATIONS[data[at : at + 3]]) is not None:
+        at += 3
+    else:
+        number, at = read_long(data, at)
+    visibility_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    expires_at_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    timeout_at_ms_ = number
+    return Lease(lease_token=lease_token_, worker_id=worker_id_, gateway_id=gateway_id_, request_id=request_id_, granted_at_ms=granted_at_ms_, visibility_ms=visibility_ms_, expires_at_ms=expires_at_ms_, timeout_at_ms=timeout_at_ms_), at
+
+
+def encode_OpenRun(value: OpenRun) -> bytes:
+    return b"".join(
+        (
+            NUMBERS[len(x1 := value.run_id.encode())],
+            x1,
+            _RunKind_WRITE[value.kind],
+            NUMBERS[value.scheduled_at_ms],
+            NUMBERS[value.due_at_ms],
+            NUMBERS[value.opened_at_ms],
+            NUMBERS[value.job_version],
+            _Lane_WRITE[value.lane],
+            NUMBERS[value.attempt],
+            b"\0" if (x2 := value.lease) is None else b"\2" + encode_Lease(x2),
+            _rest_of_OpenRun(value)
+            if value.silent_grants or value.held or value.cancel_requested_at_ms or value.cancel_reason or value.payload is not None or value.replay_of or value.replays or value.error or value.forced or value.ended_token or value.ended_by
+            else b'\0\0\0\0\0\0\0\0\0\0\0',
+        )
+    )
+
+
+def _rest_of_OpenRun(value: OpenRun) -> bytes:
+    return b"".join(
+        (
+            NUMBERS[value.silent_grants],
+            b"\1" if value.held else b"\0",
+            NUMBERS[value.cancel_requested_at_ms],
+            NUMBERS[len(x3 := value.cancel_reason.encode())],
+            x3,
+            b"\0" if (x4 := value.payload) is None else b"\2" + NUMBERS[len(x5 := x4)] + x5,
+            NUMBERS[len(x6 := value.replay_of.encode())],
+            x6,
+            NUMBERS[value.replays],
+            NUMBERS[len(x7 := value.error.encode())],
+            x7,
+            b"\1" if value.forced else b"\0",
+            NUMBERS[value.ended_token],
+            TEXTS[value.ended_by],
+        )
+    )
+
+
+def decode_OpenRun(data: bytes, at: int) -> tuple[OpenRun, int]:
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    run_id_ = data[at : (at := at + size)].decode()
+    kind_ = _RunKind_READ[data[at]]
+    at += 1
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    scheduled_at_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    due_at_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    opened_at_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    job_version_ = number
+    lane_ = _Lane_READ[data[at]]
+    at += 1
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    attempt_ = number
+    lease_: Lease | None = None
+    if (byte := data[at]) == 2:
+        at += 1
+        lease_, at = decode_Lease(data, at)
+    elif byte:
+        raise ValueError("a union has no such branch")
+    else:
+        at += 1
+    if data[at : at + 11] == b'\0' * 11:
+        return OpenRun(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, due_at_ms=due_at_ms_, opened_at_ms=opened_at_ms_, job_version=job_version_, lane=lane_, attempt=attempt_, lease=lease_), at + 11
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    silent_grants_ = number
+    held_ = BOOLEANS[data[at]]
+    at += 1
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    cancel_requested_at_ms_ = number
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    cancel_reason_ = data[at : (at := at + size)].decode()
+    payload_: bytes | None = None
+    if (byte := data[at]) == 2:
+        at += 1
+        if (size := data[at]) & 129:
+            size, at = read_length(data, at)
+        else:
+            size >>= 1
+            at += 1
+        payload_ = data[at : (at := at + size)]
+    elif byte:
+        raise ValueError("a union has no such branch")
+    else:
+        at += 1
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    replay_of_ = data[at : (at := at + size)].decode()
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    replays_ = number
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    error_ = data[at : (at := at + size)].decode()
+    forced_ = BOOLEANS[data[at]]
+    at += 1
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    ended_token_ = number
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    ended_by_ = _OPENRUN_ENDED_BY[WORDS[data[at : (at := at + size)]]]
+    return OpenRun(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, due_at_ms=due_at_ms_, opened_at_ms=opened_at_ms_, job_version=job_version_, lane=lane_, attempt=attempt_, lease=lease_, silent_grants=silent_grants_, held=held_, cancel_requested_at_ms=cancel_requested_at_ms_, cancel_reason=cancel_reason_, payload=payload_, replay_of=replay_of_, replays=replays_, error=error_, forced=forced_, ended_token=ended_token_, ended_by=ended_by_), at
+
+
+def encode_ClosedRun(value: ClosedRun) -> bytes:
+    return b"".join(
+        (
+            NUMBERS[len(x1 := value.run_id.encode())],
+            x1,
+            _RunKind_WRITE[value.kind],
+            NUMBERS[value.scheduled_at_ms],
+            _RunOutcome_WRITE[value.outcome],
+            NUMBERS[value.closed_at_ms],
+            NUMBERS[value.attempt],
+            NUMBERS[value.lease_token],
+            _rest_of_ClosedRun(value)
+            if value.reason or value.error or value.replays or value.payload is not None or value.payload_dropped
+            else b'\0\0\0\0\0',
+        )
+    )
+
+
+def _rest_of_ClosedRun(value: ClosedRun) -> bytes:
+    return b"".join(
+        (
+            TEXTS[value.reason],
+            NUMBERS[len(x2 := value.error.encode())],
+            x2,
+            NUMBERS[value.replays],
+            b"\0" if (x3 := value.payload) is None else b"\2" + NUMBERS[len(x4 := x3)] + x4,
+            b"\1" if value.payload_dropped else b"\0",
+        )
+    )
+
+
+def decode_ClosedRun(data: bytes, at: int) -> tuple[ClosedRun, int]:
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    run_id_ = data[at : (at := at + size)].decode()
+    kind_ = _RunKind_READ[data[at]]
+    at += 1
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    scheduled_at_ms_ = number
+    outcome_ = _RunOutcome_READ[data[at]]
+    at += 1
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    closed_at_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    attempt_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    lease_token_ = number
+    if data[at : at + 5] == b'\0' * 5:
+        return ClosedRun(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, outcome=outcome_, closed_at_ms=closed_at_ms_, attempt=attempt_, lease_token=lease_token_), at + 5
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    reason_ = WORDS[data[at : (at := at + size)]]
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    error_ = data[at : (at := at + size)].decode()
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    replays_ = number
+    payload_: bytes | None = None
+    if (byte := data[at]) == 2:
+        at += 1
+        if (size := data[at]) & 129:
+            size, at = read_length(data, at)
+        else:
+            size >>= 1
+            at += 1
+        payload_ = data[at : (at := at + size)]
+    elif byte:
+        raise ValueError("a union has no such branch")
+    else:
+        at += 1
+    payload_dropped_ = BOOLEANS[data[at]]
+    at += 1
+    return ClosedRun(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, outcome=outcome_, closed_at_ms=closed_at_ms_, attempt=attempt_, lease_token=lease_token_, reason=reason_, error=error_, replays=replays_, payload=payload_, payload_dropped=payload_dropped_), at
+
+
 def encode_DroppedSlot(value: DroppedSlot) -> bytes:
     return b"".join(
         (
@@ -1523,315 +1868,6 @@ def decode_JobPause(data: bytes, at: int) -> tuple[JobPause, int]:
     return JobPause(paused_at_ms=paused_at_ms_, actor=actor_, note=note_, until_ms=until_ms_), at
 
 
-def encode_Lease(value: Lease) -> bytes:
-    return b"".join(
-        (
-            NUMBERS[value.lease_token],
-            TEXTS[value.worker_id],
-            TEXTS[value.gateway_id],
-            NUMBERS[len(x1 := value.request_id.encode())],
-            x1,
-            NUMBERS[value.granted_at_ms],
-            NUMBERS[value.visibility_ms],
-            NUMBERS[value.expires_at_ms],
-            NUMBERS[value.timeout_at_ms],
-        )
-    )
-
-
-def decode_Lease(data: bytes, at: int) -> tuple[Lease, int]:
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    else:
-        number, at = read_long(data, at)
-    lease_token_ = number
-    if (size := data[at]) & 129:
-        size, at = read_length(data, at)
-    else:
-        size >>= 1
-        at += 1
-    worker_id_ = WORDS[data[at : (at := at + size)]]
-    if (size := data[at]) & 129:
-        size, at = read_length(data, at)
-    else:
-        size >>= 1
-        at += 1
-    gateway_id_ = WORDS[data[at : (at := at + size)]]
-    if (size := data[at]) & 129:
-        size, at = read_length(data, at)
-    else:
-        size >>= 1
-        at += 1
-    request_id_ = data[at : (at := at + size)].decode()
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    elif (number := INSTANTS[data[at : at + 6]]) is not None:
-        at += 6
-    else:
-        number, at = read_long(data, at)
-    granted_at_ms_ = number
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    elif (number := DURATIONS[data[at : at + 3]]) is not None:
-        at += 3
-    else:
-        number, at = read_long(data, at)
-    visibility_ms_ = number
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    elif (number := INSTANTS[data[at : at + 6]]) is not None:
-        at += 6
-    else:
-        number, at = read_long(data, at)
-    expires_at_ms_ = number
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    elif (number := INSTANTS[data[at : at + 6]]) is not None:
-        at += 6
-    else:
-        number, at = read_long(data, at)
-    timeout_at_ms_ = number
-    return Lease(lease_token=lease_token_, worker_id=worker_id_, gateway_id=gateway_id_, request_id=request_id_, granted_at_ms=granted_at_ms_, visibility_ms=visibility_ms_, expires_at_ms=expires_at_ms_, timeout_at_ms=timeout_at_ms_), at
-
-
-def encode_OpenRun(value: OpenRun) -> bytes:
-    return b"".join(
-        (
-            NUMBERS[len(x1 := value.run_id.encode())],
-            x1,
-            _RunKind_WRITE[value.kind],
-            NUMBERS[value.scheduled_at_ms],
-            NUMBERS[value.due_at_ms],
-            NUMBERS[value.opened_at_ms],
-            NUMBERS[value.job_version],
-            _Lane_WRITE[value.lane],
-            NUMBERS[value.attempt],
-            NUMBERS[value.silent_grants],
-            b"\0" if (x2 := value.lease) is None else b"\2" + encode_Lease(x2),
-            b"\1" if value.held else b"\0",
-            NUMBERS[value.cancel_requested_at_ms],
-            NUMBERS[len(x3 := value.cancel_reason.encode())],
-            x3,
-            b"\0" if (x4 := value.payload) is None else b"\2" + NUMBERS[len(x5 := x4)] + x5,
-            NUMBERS[len(x6 := value.replay_of.encode())],
-            x6,
-            NUMBERS[value.replays],
-            NUMBERS[len(x7 := value.error.encode())],
-            x7,
-            b"\1" if value.forced else b"\0",
-            NUMBERS[value.ended_token],
-            TEXTS[value.ended_by],
-        )
-    )
-
-
-def decode_OpenRun(data: bytes, at: int) -> tuple[OpenRun, int]:
-    if (size := data[at]) & 129:
-        size, at = read_length(data, at)
-    else:
-        size >>= 1
-        at += 1
-    run_id_ = data[at : (at := at + size)].decode()
-    kind_ = _RunKind_READ[data[at]]
-    at += 1
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    elif (number := INSTANTS[data[at : at + 6]]) is not None:
-        at += 6
-    else:
-        number, at = read_long(data, at)
-    scheduled_at_ms_ = number
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    elif (number := INSTANTS[data[at : at + 6]]) is not None:
-        at += 6
-    else:
-        number, at = read_long(data, at)
-    due_at_ms_ = number
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    elif (number := INSTANTS[data[at : at + 6]]) is not None:
-        at += 6
-    else:
-        number, at = read_long(data, at)
-    opened_at_ms_ = number
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    else:
-        number, at = read_long(data, at)
-    job_version_ = number
-    lane_ = _Lane_READ[data[at]]
-    at += 1
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    else:
-        number, at = read_long(data, at)
-    attempt_ = number
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    else:
-        number, at = read_long(data, at)
-    silent_grants_ = number
-    lease_: Lease | None = None
-    if (byte := data[at]) == 2:
-        at += 1
-        lease_, at = decode_Lease(data, at)
-    elif byte:
-        raise ValueError("a union has no such branch")
-    else:
-        at += 1
-    held_ = BOOLEANS[data[at]]
-    at += 1
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    elif (number := INSTANTS[data[at : at + 6]]) is not None:
-        at += 6
-    else:
-        number, at = read_long(data, at)
-    cancel_requested_at_ms_ = number
-    if (size := data[at]) & 129:
-        size, at = read_length(data, at)
-    else:
-        size >>= 1
-        at += 1
-    cancel_reason_ = data[at : (at := at + size)].decode()
-    payload_: bytes | None = None
-    if (byte := data[at]) == 2:
-        at += 1
-        if (size := data[at]) & 129:
-            size, at = read_length(data, at)
-        else:
-            size >>= 1
-            at += 1
-        payload_ = data[at : (at := at + size)]
-    elif byte:
-        raise ValueError("a union has no such branch")
-    else:
-        at += 1
-    if (size := data[at]) & 129:
-        size, at = read_length(data, at)
-    else:
-        size >>= 1
-        at += 1
-    replay_of_ = data[at : (at := at + size)].decode()
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    else:
-        number, at = read_long(data, at)
-    replays_ = number
-    if (size := data[at]) & 129:
-        size, at = read_length(data, at)
-    else:
-        size >>= 1
-        at += 1
-    error_ = data[at : (at := at + size)].decode()
-    forced_ = BOOLEANS[data[at]]
-    at += 1
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    else:
-        number, at = read_long(data, at)
-    ended_token_ = number
-    if (size := data[at]) & 129:
-        size, at = read_length(data, at)
-    else:
-        size >>= 1
-        at += 1
-    ended_by_ = _OPENRUN_ENDED_BY[WORDS[data[at : (at := at + size)]]]
-    return OpenRun(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, due_at_ms=due_at_ms_, opened_at_ms=opened_at_ms_, job_version=job_version_, lane=lane_, attempt=attempt_, silent_grants=silent_grants_, lease=lease_, held=held_, cancel_requested_at_ms=cancel_requested_at_ms_, cancel_reason=cancel_reason_, payload=payload_, replay_of=replay_of_, replays=replays_, error=error_, forced=forced_, ended_token=ended_token_, ended_by=ended_by_), at
-
-
-def encode_ClosedRun(value: ClosedRun) -> bytes:
-    return b"".join(
-        (
-            NUMBERS[len(x1 := value.run_id.encode())],
-            x1,
-            _RunKind_WRITE[value.kind],
-            NUMBERS[value.scheduled_at_ms],
-            _RunOutcome_WRITE[value.outcome],
-            NUMBERS[value.closed_at_ms],
-            NUMBERS[value.attempt],
-            NUMBERS[value.lease_token],
-            TEXTS[value.reason],
-            NUMBERS[len(x2 := value.error.encode())],
-            x2,
-            NUMBERS[value.replays],
-            b"\0" if (x3 := value.payload) is None else b"\2" + NUMBERS[len(x4 := x3)] + x4,
-            b"\1" if value.payload_dropped else b"\0",
-        )
-    )
-
-
-def decode_ClosedRun(data: bytes, at: int) -> tuple[ClosedRun, int]:
-    if (size := data[at]) & 129:
-        size, at = read_length(data, at)
-    else:
-        size >>= 1
-        at += 1
-    run_id_ = data[at : (at := at + size)].decode()
-    kind_ = _RunKind_READ[data[at]]
-    at += 1
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    elif (number := INSTANTS[data[at : at + 6]]) is not None:
-        at += 6
-    else:
-        number, at = read_long(data, at)
-    scheduled_at_ms_ = number
-    outcome_ = _RunOutcome_READ[data[at]]
-    at += 1
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    elif (number := INSTANTS[data[at : at + 6]]) is not None:
-        at += 6
-    else:
-        number, at = read_long(data, at)
-    closed_at_ms_ = number
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    else:
-        number, at = read_long(data, at)
-    attempt_ = number
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    else:
-        number, at = read_long(data, at)
-    lease_token_ = number
-    if (size := data[at]) & 129:
-        size, at = read_length(data, at)
-    else:
-        size >>= 1
-        at += 1
-    reason_ = WORDS[data[at : (at := at + size)]]
-    if (size := data[at]) & 129:
-        size, at = read_length(data, at)
-    else:
-        size >>= 1
-        at += 1
-    error_ = data[at : (at := at + size)].decode()
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    else:
-        number, at = read_long(data, at)
-    replays_ = number
-    payload_: bytes | None = None
-    if (byte := data[at]) == 2:
-        at += 1
-        if (size := data[at]) & 129:
-            size, at = read_length(data, at)
-        else:
-            size >>= 1
-            at += 1
-        payload_ = data[at : (at := at + size)]
-    elif byte:
-        raise ValueError("a union has no such branch")
-    else:
-        at += 1
-    payload_dropped_ = BOOLEANS[data[at]]
-    at += 1
-    return ClosedRun(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, outcome=outcome_, closed_at_ms=closed_at_ms_, attempt=attempt_, lease_token=lease_token_, reason=reason_, error=error_, replays=replays_, payload=payload_, payload_dropped=payload_dropped_), at
-
-
 def encode_Backfill(value: Backfill) -> bytes:
     return b"".join(
         (
@@ -1896,22 +1932,32 @@ def encode_JobState(value: JobState) -> bytes:
             NUMBERS[value.created_at_ms],
             b"\0" if (x4 := value.created_next_at_ms) is None else b"\2" + NUMBERS[x4],
             b"\0" if (x5 := value.next_at_ms) is None else b"\2" + NUMBERS[x5],
-            array_bytes([TEXTS[item] for item in x6]) if (x6 := value.next_notes) else b"\0",
-            array_bytes([encode_DroppedSlot(item) for item in x7]) if (x7 := value.next_dropped) else b"\0",
-            NUMBERS[value.missed_until_ms],
-            array_bytes([NUMBERS[item] for item in x8]) if (x8 := value.skip_at_ms) else b"\0",
             NUMBERS[value.decided_to_ms],
             NUMBERS[value.occurrences_total],
-            NUMBERS[value.skips_total],
             TEXTS[value.zone_data],
-            b"\0" if (x9 := value.pause) is None else b"\2" + encode_JobPause(x9),
-            array_bytes([encode_OpenRun(item) for item in x10]) if (x10 := value.open) else b"\0",
-            array_bytes([encode_ClosedRun(item) for item in x11]) if (x11 := value.closed) else b"\0",
+            array_bytes([encode_OpenRun(item) for item in x6]) if (x6 := value.open) else b"\0",
+            array_bytes([encode_ClosedRun(item) for item in x7]) if (x7 := value.closed) else b"\0",
+            NUMBERS[value.lease_token_last],
+            NUMBERS[value.last_lease_at_ms],
+            array_bytes([TEXTS[item] for item in x8]) if (x8 := value.next_notes) else b"\0",
+            array_bytes([encode_DroppedSlot(item) for item in x9]) if (x9 := value.next_dropped) else b"\0",
+            NUMBERS[value.missed_until_ms],
+            array_bytes([NUMBERS[item] for item in x10]) if (x10 := value.skip_at_ms) else b"\0",
+            _rest_of_JobState(value)
+            if value.skips_total or value.pause is not None or value.dead or value.backfills or value.backfills_ended or value.forget_at_ms
+            else b'\0\0\0\0\0\0',
+        )
+    )
+
+
+def _rest_of_JobState(value: JobState) -> bytes:
+    return b"".join(
+        (
+            NUMBERS[value.skips_total],
+            b"\0" if (x11 := value.pause) is None else b"\2" + encode_JobPause(x11),
             array_bytes([encode_ClosedRun(item) for item in x12]) if (x12 := value.dead) else b"\0",
             array_bytes([encode_Backfill(item) for item in x13]) if (x13 := value.backfills) else b"\0",
             array_bytes([TEXTS[item] for item in x14]) if (x14 := value.backfills_ended) else b"\0",
-            NUMBERS[value.lease_token_last],
-            NUMBERS[value.last_lease_at_ms],
             NUMBERS[value.forget_at_ms],
         )
     )
@@ -1995,6 +2041,46 @@ def decode_JobState(data: bytes, at: int) -> tuple[JobState, int]:
         raise ValueError("a union has no such branch")
     else:
         at += 1
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    decided_to_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    occurrences_total_ = number
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    zone_data_ = WORDS[data[at : (at := at + size)]]
+    open_: tuple[OpenRun, ...] = ()
+    if data[at]:
+        open_, at = read_array(data, at, decode_OpenRun)
+    else:
+        at += 1
+    closed_: tuple[ClosedRun, ...] = ()
+    if data[at]:
+        closed_, at = read_array(data, at, decode_ClosedRun)
+    else:
+        at += 1
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    lease_token_last_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    last_lease_at_ms_ = number
     next_notes_: tuple[str, ...] = ()
     if data[at]:
         next_notes_, at = read_array(data, at, read_text)
@@ -2017,45 +2103,19 @@ def decode_JobState(data: bytes, at: int) -> tuple[JobState, int]:
         skip_at_ms_, at = read_array(data, at, read_long)
     else:
         at += 1
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    elif (number := INSTANTS[data[at : at + 6]]) is not None:
-        at += 6
-    else:
-        number, at = read_long(data, at)
-    decided_to_ms_ = number
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    else:
-        number, at = read_long(data, at)
-    occurrences_total_ = number
+    if data[at : at + 6] == b'\0' * 6:
+        return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_), at + 6
     if (number := SMALL[data[at]]) is not None:
         at += 1
     else:
         number, at = read_long(data, at)
     skips_total_ = number
-    if (size := data[at]) & 129:
-        size, at = read_length(data, at)
-    else:
-        size >>= 1
-        at += 1
-    zone_data_ = WORDS[data[at : (at := at + size)]]
     pause_: JobPause | None = None
     if (byte := data[at]) == 2:
         at += 1
         pause_, at = decode_JobPause(data, at)
     elif byte:
         raise ValueError("a union has no such branch")
-    else:
-        at += 1
-    open_: tuple[OpenRun, ...] = ()
-    if data[at]:
-        open_, at = read_array(data, at, decode_OpenRun)
-    else:
-        at += 1
-    closed_: tuple[ClosedRun, ...] = ()
-    if data[at]:
-        closed_, at = read_array(data, at, decode_ClosedRun)
     else:
         at += 1
     dead_: tuple[ClosedRun, ...] = ()
@@ -2075,24 +2135,12 @@ def decode_JobState(data: bytes, at: int) -> tuple[JobState, int]:
         at += 1
     if (number := SMALL[data[at]]) is not None:
         at += 1
-    else:
-        number, at = read_long(data, at)
-    lease_token_last_ = number
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
-    elif (number := INSTANTS[data[at : at + 6]]) is not None:
-        at += 6
-    else:
-        number, at = read_long(data, at)
-    last_lease_at_ms_ = number
-    if (number := SMALL[data[at]]) is not None:
-        at += 1
     elif (number := INSTANTS[data[at : at + 6]]) is not None:
         at += 6
     else:
         number, at = read_long(data, at)
     forget_at_ms_ = number
-    return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, skips_total=skips_total_, zone_data=zone_data_, pause=pause_, open=open_, closed=closed_, dead=dead_, backfills=backfills_, backfills_ended=backfills_ended_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, forget_at_ms=forget_at_ms_), at
+    return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_, skips_total=skips_total_, pause=pause_, dead=dead_, backfills=backfills_, backfills_ended=backfills_ended_, forget_at_ms=forget_at_ms_), at
 
 
 def encode_LedgerMarker(value: LedgerMarker) -> bytes:
@@ -2533,8 +2581,18 @@ def encode_RunOpened(value: RunOpened) -> bytes:
             NUMBERS[value.at_ms],
             NUMBERS[value.job_version],
             TEXTS[value.lane],
-            b"\1" if value.held else b"\0",
             b"\0" if (x2 := value.next_at_ms) is None else b"\2" + NUMBERS[x2],
+            _rest_of_RunOpened(value)
+            if value.held or value.payload is not None or value.replay_of or value.replays or value.notes or value.missed or value.forced
+            else b'\0\0\0\0\0\0\0',
+        )
+    )
+
+
+def _rest_of_RunOpened(value: RunOpened) -> bytes:
+    return b"".join(
+        (
+            b"\1" if value.held else b"\0",
             b"\0" if (x3 := value.payload) is None else b"\2" + NUMBERS[len(x4 := x3)] + x4,
             NUMBERS[len(x5 := value.replay_of.encode())],
             x5,
@@ -2587,8 +2645,6 @@ def decode_RunOpened(data: bytes, at: int) -> tuple[RunOpened, int]:
         size >>= 1
         at += 1
     lane_ = WORDS[data[at : (at := at + size)]]
-    held_ = BOOLEANS[data[at]]
-    at += 1
     next_at_ms_: int | None = None
     if (byte := data[at]) == 2:
         at += 1
@@ -2603,6 +2659,10 @@ def decode_RunOpened(data: bytes, at: int) -> tuple[RunOpened, int]:
         raise ValueError("a union has no such branch")
     else:
         at += 1
+    if data[at : at + 7] == b'\0' * 7:
+        return RunOpened(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, due_at_ms=due_at_ms_, at_ms=at_ms_, job_version=job_version_, lane=lane_, next_at_ms=next_at_ms_), at + 7
+    held_ = BOOLEANS[data[at]]
+    at += 1
     payload_: bytes | None = None
     if (byte := data[at]) == 2:
         at += 1
@@ -2636,7 +2696,7 @@ def decode_RunOpened(data: bytes, at: int) -> tuple[RunOpened, int]:
     at += 1
     forced_ = BOOLEANS[data[at]]
     at += 1
-    return RunOpened(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, due_at_ms=due_at_ms_, at_ms=at_ms_, job_version=job_version_, lane=lane_, held=held_, next_at_ms=next_at_ms_, payload=payload_, replay_of=replay_of_, replays=replays_, notes=notes_, missed=missed_, forced=forced_), at
+    return RunOpened(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, due_at_ms=due_at_ms_, at_ms=at_ms_, job_version=job_version_, lane=lane_, next_at_ms=next_at_ms_, held=held_, payload=payload_, replay_of=replay_of_, replays=replays_, notes=notes_, missed=missed_, forced=forced_), at
 
 
 def encode_OccurrencesSkipped(value: OccurrencesSkipped) -> bytes:
@@ -3776,6 +3836,16 @@ def encode_LeaseView(value: LeaseView) -> bytes:
             TEXTS[value.gateway_id],
             NUMBERS[value.granted_at_ms],
             NUMBERS[value.expires_at_ms],
+            _rest_of_LeaseView(value)
+            if value.closed is not None or value.closed_at_ms or value.outcome is not None
+            else b'\0\0\0',
+        )
+    )
+
+
+def _rest_of_LeaseView(value: LeaseView) -> bytes:
+    return b"".join(
+        (
             b"\0" if (x3 := value.closed) is None else b"\2" + _LeaseClose_WRITE[x3],
             NUMBERS[value.closed_at_ms],
             b"\0" if (x4 := value.outcome) is None else b"\2" + _RunOutcome_WRITE[x4],
@@ -3844,6 +3914,8 @@ def decode_LeaseView(data: bytes, at: int) -> tuple[LeaseView, int]:
     else:
         number, at = read_long(data, at)
     expires_at_ms_ = number
+    if data[at : at + 3] == b'\0' * 3:
+        return LeaseView(run_id=run_id_, job_id=job_id_, tenant=tenant_, queue=queue_, lease_token=lease_token_, attempt=attempt_, worker_id=worker_id_, gateway_id=gateway_id_, granted_at_ms=granted_at_ms_, expires_at_ms=expires_at_ms_), at + 3
     closed_: Literal['succeeded', 'failed', 'released', 'expired', 'cancelled'] | None = None
     if (byte := data[at]) == 2:
         at += 1
@@ -3880,15 +3952,25 @@ def encode_Reply(value: Reply) -> bytes:
             x1,
             NUMBERS[len(x2 := value.run_id.encode())],
             x2,
-            NUMBERS[len(x3 := value.field.encode())],
-            x3,
-            NUMBERS[len(x4 := value.detail.encode())],
-            x4,
             NUMBERS[value.version],
-            b"\0" if (x5 := value.next_at_ms) is None else b"\2" + NUMBERS[x5],
+            b"\0" if (x3 := value.next_at_ms) is None else b"\2" + NUMBERS[x3],
             NUMBERS[value.attempt],
             NUMBERS[value.lease_token],
             NUMBERS[value.expires_at_ms],
+            _rest_of_Reply(value)
+            if value.field or value.detail or value.cancel or value.blocked_by or value.outcome or value.replayed or value.count or value.warnings
+            else b'\0\0\0\0\0\0\0\0',
+        )
+    )
+
+
+def _rest_of_Reply(value: Reply) -> bytes:
+    return b"".join(
+        (
+            NUMBERS[len(x4 := value.field.encode())],
+            x4,
+            NUMBERS[len(x5 := value.detail.encode())],
+            x5,
             b"\1" if value.cancel else b"\0",
             NUMBERS[len(x6 := value.blocked_by.encode())],
             x6,
@@ -3916,18 +3998,6 @@ def decode_Reply(data: bytes, at: int) -> tuple[Reply, int]:
         size >>= 1
         at += 1
     run_id_ = data[at : (at := at + size)].decode()
-    if (size := data[at]) & 129:
-        size, at = read_length(data, at)
-    else:
-        size >>= 1
-        at += 1
-    field_ = data[at : (at := at + size)].decode()
-    if (size := data[at]) & 129:
-        size, at = read_length(data, at)
-    else:
-        size >>= 1
-        at += 1
-    detail_ = data[at : (at := at + size)].decode()
     if (number := SMALL[data[at]]) is not None:
         at += 1
     else:
@@ -3964,6 +4034,20 @@ def decode_Reply(data: bytes, at: int) -> tuple[Reply, int]:
     else:
         number, at = read_long(data, at)
     expires_at_ms_ = number
+    if data[at : at + 8] == b'\0' * 8:
+        return Reply(code=code_, job_id=job_id_, run_id=run_id_, version=version_, next_at_ms=next_at_ms_, attempt=attempt_, lease_token=lease_token_, expires_at_ms=expires_at_ms_), at + 8
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    field_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    detail_ = data[at : (at := at + size)].decode()
     cancel_ = BOOLEANS[data[at]]
     at += 1
     if (size := data[at]) & 129:
@@ -3990,7 +4074,7 @@ def decode_Reply(data: bytes, at: int) -> tuple[Reply, int]:
         warnings_, at = read_array(data, at, read_text)
     else:
         at += 1
-    return Reply(code=code_, job_id=job_id_, run_id=run_id_, field=field_, detail=detail_, version=version_, next_at_ms=next_at_ms_, attempt=attempt_, lease_token=lease_token_, expires_at_ms=expires_at_ms_, cancel=cancel_, blocked_by=blocked_by_, outcome=outcome_, replayed=replayed_, count=count_, warnings=warnings_), at
+    return Reply(code=code_, job_id=job_id_, run_id=run_id_, version=version_, next_at_ms=next_at_ms_, attempt=attempt_, lease_token=lease_token_, expires_at_ms=expires_at_ms_, field=field_, detail=detail_, cancel=cancel_, blocked_by=blocked_by_, outcome=outcome_, replayed=replayed_, count=count_, warnings=warnings_), at
 
 
 def encode_Grant(value: Grant) -> bytes:

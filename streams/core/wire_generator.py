@@ -63,6 +63,18 @@ _SCHEMA_ONLY: Final = {"JobDefinition": {"expected_version": 'b"\\0"'}}
 """Fields that the struct has not, with what is written for them. expected_version is read from the record by
 streams.core.wire: it belongs to the request, not to the definition."""
 
+_RARE_FROM: Final = {
+    "ClosedRun": "reason",
+    "JobDefinition": "timeout_ms",
+    "JobState": "skips_total",
+    "LeaseView": "closed",
+    "OpenRun": "silent_grants",
+    "Reply": "field",
+    "RunOpened": "held",
+}
+"""From here to their end these records hold their defaults nearly always, each written as one zero byte: one test
+serves all of them. New fields go to the end of a record, and therefore must have such a default."""
+
 _HEAD: Final = '''"""Encoders and decoders of every record. Written by streams.core.wire_generator; do not edit.
 
 `encode_x` takes the struct and returns the Avro body, `decode_x` takes bytes and a position and returns the struct
@@ -83,6 +95,14 @@ from typing import Final, Literal
 
 class Disagreement(TypeError):  # noqa: N818 - read as a sentence
     """Struct and schema do not describe the same record."""
+
+
+class _Section(msgspec.Struct, frozen=True):
+    """Some neighbouring fields of a record, with the code that writes and reads them."""
+
+    labels: list[str]
+    parts: list[str]
+    body: list[str]
 
 
 class _Generator:
@@ -128,21 +148,29 @@ class _Generator:
         fields = self.resolve(name)["fields"]
         self._check_names(name, {field["name"] for field in fields}, set(struct.__struct_fields__))
         writer = _Writer(self)
-        parts: list[str] = []
-        body: list[str] = []
-        for field in fields:
-            label = field["name"]
-            only = _SCHEMA_ONLY.get(name, {}).get(label)
-            if only is not None:
-                parts.append(only)
-                body += self.read(int | None, field["type"], "_", label)
-                continue
-            where = f"{name}.{label}"
-            parts += writer.write(hints[label], field["type"], f"value.{label}", where)
-            body += self.read(hints[label], field["type"], f"{label}_", where)
-        self.functions.append(_encoder(name, parts))
-        made = ", ".join(f"{label}={label}_" for label in struct.__struct_fields__)
-        self.functions.append(_decoder(name, body, made))
+        common = fields[: len(fields) - _rare(struct, name, fields)]
+        sections = []
+        for part in (common, fields[len(common) :]):
+            parts: list[str] = []
+            body: list[str] = []
+            for field in part:
+                label = field["name"]
+                only = _SCHEMA_ONLY.get(name, {}).get(label)
+                if only is not None:
+                    parts.append(only)
+                    body += self.read(int | None, field["type"], "_", label)
+                    continue
+                where = f"{name}.{label}"
+                parts += writer.write(hints[label], field["type"], f"value.{label}", where)
+                body += self.read(hints[label], field["type"], f"{label}_", where)
+            sections.append(_Section([field["name"] for field in part], parts, body))
+        tests = [
+            f"value.{field['name']}" + (" is not None" if _is_nullable(hints[field["name"]]) else "")
+            for field in fields[len(common) :]
+            if field["name"] in hints
+        ]
+        self.functions.append(_encoder(name, sections[0], sections[1], tests))
+        self.functions.append(_decoder(name, sections[0], sections[1], set(hints)))
         return name
 
     def _check_names(self, name: str, schema: set[str], struct: set[str]) -> None:
@@ -197,7 +225,6 @@ class _Generator:
     def read(self, hint: Any, schema: Any, target: str, where: str) -> list[str]:
         """Return the lines that read one value into the variable `target`."""
         schema = self.resolve(schema)
-        label = where.rsplit(".", 1)[-1]
         inner = _nullable(hint, schema)
         if inner is not None:
             lines = self.read(inner[0], inner[1], target, where)
@@ -213,6 +240,12 @@ class _Generator:
                 "else:",
                 "    at += 1",
             ]
+        if isinstance(schema, str):
+            return self._read_primitive(hint, schema, target, where)
+        return self._read_composite(hint, schema, target, where)
+
+    def _read_primitive(self, hint: Any, schema: str, target: str, where: str) -> list[str]:
+        label = where.rsplit(".", 1)[-1]
         match schema:
             case "string":
                 return _read_string(hint, label, target, self._checked_text(hint, where))
@@ -222,6 +255,10 @@ class _Generator:
                 return [f"{target} = BOOLEANS[data[at]]", "at += 1"]
             case "int" | "long":
                 return _read_number(label, target)
+        raise Disagreement(f"{where}: no rule for {schema}")
+
+    def _read_composite(self, hint: Any, schema: Any, target: str, where: str) -> list[str]:
+        match schema:
             case {"type": "enum"}:
                 name = self.enum(typing.get_args(hint), schema, where)
                 return [f"{target} = _{name}_READ[data[at]]", "at += 1"]
@@ -296,6 +333,11 @@ class _Writer:
         inner = _nullable(hint, schema)
         if inner is not None:
             return [self._nullable(hint, inner, source, where)]
+        if isinstance(schema, str):
+            return self._primitive(hint, schema, source, where)
+        return [self._composite(hint, schema, source, where)]
+
+    def _primitive(self, hint: Any, schema: str, source: str, where: str) -> list[str]:
         match schema:
             case "string" if where.rsplit(".", 1)[-1] in _REPEATING or hint is not str:
                 return [f"TEXTS[{source}]"]
@@ -309,16 +351,21 @@ class _Writer:
                 return [f'b"\\1" if {source} else b"\\0"']
             case "int" | "long":
                 return [f"NUMBERS[{source}]"]
+        raise Disagreement(f"{where}: no rule for {schema}")
+
+    def _composite(self, hint: Any, schema: Any, source: str, where: str) -> str:
+        make = self.generator
+        match schema:
             case {"type": "enum"}:
-                return [f"_{make.enum(typing.get_args(hint), schema, where)}_WRITE[{source}]"]
+                return f"_{make.enum(typing.get_args(hint), schema, where)}_WRITE[{source}]"
             case {"type": "record"}:
-                return [f"encode_{make.record(hint)}({source})"]
+                return f"encode_{make.record(hint)}({source})"
             case {"type": "map", "values": "string"}:
-                return [f"texts_bytes({source})"]
+                return f"texts_bytes({source})"
             case {"type": "array", "items": items}:
-                return [self._array(typing.get_args(hint)[0], make.resolve(items), source, where)]
+                return self._array(typing.get_args(hint)[0], make.resolve(items), source, where)
             case list():
-                return [f"_write_{make.union(list(typing.get_args(hint)), schema, where)}({source})"]
+                return f"_write_{make.union(list(typing.get_args(hint)), schema, where)}({source})"
         raise Disagreement(f"{where}: no rule for {schema}")
 
     def _nullable(self, hint: Any, inner: tuple[Any, Any], source: str, where: str) -> str:
@@ -390,14 +437,61 @@ def _nullable(hint: Any, schema: Any) -> tuple[Any, Any] | None:
     return next(arg for arg in args if arg is not type(None)), schema[1]
 
 
-def _encoder(name: str, parts: list[str]) -> str:
-    lines = "".join(f"            {part},\n" for part in parts)
-    return f'def encode_{name}(value: {name}) -> bytes:\n    return b"".join(\n        (\n{lines}        )\n    )\n'
+def _is_nullable(hint: Any) -> bool:
+    return type(None) in typing.get_args(hint)
 
 
-def _decoder(name: str, body: list[str], made: str) -> str:
-    lines = "".join(f"    {line}\n" for line in body if line)
-    return f"def decode_{name}(data: bytes, at: int) -> tuple[{name}, int]:\n{lines}    return {name}({made}), at\n"
+def _rare(struct: type[msgspec.Struct], name: str, fields: list[dict[str, Any]]) -> int:
+    """Return how many fields at the end one test serves: see _RARE_FROM."""
+    first = _RARE_FROM.get(name)
+    if first is None:
+        return 0
+    labels = [field["name"] for field in fields]
+    rare = labels[labels.index(first) :]
+    for field in msgspec.structs.fields(struct):
+        made = field.default_factory
+        default = field.default if made is msgspec.NODEFAULT else made()
+        if field.name in rare and (default is msgspec.NODEFAULT or default):
+            raise Disagreement(f"{name}.{field.name}: no default that is one zero byte, so it cannot stand here")
+    return len(rare)
+
+
+def _encoder(name: str, common: _Section, rare: _Section, tests: list[str]) -> str:
+    lines = "".join(f"            {part},\n" for part in common.parts)
+    if not rare.labels:
+        return _joined(f"def encode_{name}(value: {name}) -> bytes:\n", lines)
+    zeros = "\\0" * len(rare.labels)
+    more = "".join(f"            {part},\n" for part in rare.parts)
+    return (
+        _joined(
+            f"def encode_{name}(value: {name}) -> bytes:\n",
+            f"{lines}            _rest_of_{name}(value)\n"
+            f"            if {' or '.join(tests)}\n"
+            f"            else b'{zeros}',\n",
+        )
+        + "\n\n"
+        + _joined(f"def _rest_of_{name}(value: {name}) -> bytes:\n", more)
+    )
+
+
+def _joined(head: str, lines: str) -> str:
+    return f'{head}    return b"".join(\n        (\n{lines}        )\n    )\n'
+
+
+def _decoder(name: str, common: _Section, rare: _Section, known: set[str]) -> str:
+    lines = "".join(f"    {line}\n" for line in common.body if line)
+    made = ", ".join(f"{label}={label}_" for label in common.labels)
+    head = f"def decode_{name}(data: bytes, at: int) -> tuple[{name}, int]:\n{lines}"
+    if not rare.labels:
+        return f"{head}    return {name}({made}), at\n"
+    size = len(rare.labels)
+    more = "".join(f"    {line}\n" for line in rare.body if line)
+    rest = ", ".join(f"{label}={label}_" for label in rare.labels if label in known)
+    return (
+        f"{head}    if data[at : at + {size}] == b'{chr(92)}0' * {size}:\n"
+        f"        return {name}({made}), at + {size}\n"
+        f"{more}    return {name}({made}, {rest}), at\n"
+    )
 
 
 def generate() -> str:

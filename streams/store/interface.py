@@ -26,14 +26,17 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 """Layout of keys and values; a store with another number is thrown away."""
 
 LANE_MAX: Final = 255
 """A lane is one byte of the ready key."""
 
+TENANT_BYTES_MAX: Final = 255
+"""Its length is one byte of the index header; names are at most 100 characters (streams.core.definition)."""
+
 _NUL: Final = b"\0"
-_HEADER_FIXED: Final = struct.Struct(">IqH")  # length of the whole header, deadline or -1, number of ready keys
+_HEADER_FIXED: Final = struct.Struct(">IqHB")  # length of the whole header, deadline or -1, ready keys, tenant bytes
 _KEY_LENGTH: Final = struct.Struct(">H")
 _LINE_TAIL: Final = struct.Struct(">BQ")  # lane, due_at_ms
 _NO_DEADLINE: Final = -1
@@ -137,24 +140,28 @@ def line_prefix_of(ready_key: bytes) -> bytes:
 
 
 class IndexHeader(msgspec.Struct, frozen=True):
-    """What the two indexes hold for one job: its next deadline and its waiting runs."""
+    """What the two indexes hold for one job: its next deadline, its waiting runs, and whose it is."""
 
     deadline_ms: int | None = None
     ready: tuple[ReadyKey, ...] = ()
+    tenant: str = ""
+    """Stands in the due index too, so that timers take turns between tenants without decoding a state."""
 
     def encode(self) -> bytes:
         """Give the bytes for the ledger's Kafka header and for the prefix of the stored state."""
-        return pack_header(self.deadline_ms, [key.encode() for key in self.ready])
+        return pack_header(self.deadline_ms, [key.encode() for key in self.ready], self.tenant.encode())
 
     @classmethod
     def decode(cls, data: bytes) -> IndexHeader:
         """Read an encoded header, also from the start of a longer value. Raises ValueError."""
         deadline_ms, keys, _ = unpack_header(data)
-        return cls(deadline_ms, tuple(ReadyKey.decode(key) for key in keys))
+        return cls(deadline_ms, tuple(ReadyKey.decode(key) for key in keys), tenant_in(data).decode())
 
 
-def pack_header(deadline_ms: int | None, ready_keys: Sequence[bytes]) -> bytes:
-    """Encode a header. Raises ValueError for a negative deadline or a ready key that is given twice."""
+def pack_header(deadline_ms: int | None, ready_keys: Sequence[bytes], tenant: bytes = b"") -> bytes:
+    """Encode a header from encoded parts. Raises ValueError for a negative deadline or too long a tenant."""
+    if len(tenant) > TENANT_BYTES_MAX:
+        raise ValueError(f"tenant has {len(tenant)} bytes, at most {TENANT_BYTES_MAX} fit: {tenant[:40]!r}...")
     if len(ready_keys) > 1 and len(set(ready_keys)) != len(ready_keys):
         raise ValueError(f"a ready key is given twice: {ready_keys!r}")
     if deadline_ms is None:
@@ -164,10 +171,10 @@ def pack_header(deadline_ms: int | None, ready_keys: Sequence[bytes]) -> bytes:
     else:
         stored_ms = deadline_ms
     if not ready_keys:
-        return _HEADER_FIXED.pack(_HEADER_FIXED.size, stored_ms, 0)
+        return _HEADER_FIXED.pack(_HEADER_FIXED.size + len(tenant), stored_ms, 0, len(tenant)) + tenant
     parts = [_KEY_LENGTH.pack(len(key)) + key for key in ready_keys]
-    body = b"".join(parts)
-    return _HEADER_FIXED.pack(_HEADER_FIXED.size + len(body), stored_ms, len(ready_keys)) + body
+    body = tenant + b"".join(parts)
+    return _HEADER_FIXED.pack(_HEADER_FIXED.size + len(body), stored_ms, len(ready_keys), len(tenant)) + body
 
 
 def unpack_header(data: bytes) -> tuple[int | None, tuple[bytes, ...], int]:
@@ -176,12 +183,12 @@ def unpack_header(data: bytes) -> tuple[int | None, tuple[bytes, ...], int]:
     Raises ValueError when the bytes are no header.
     """
     try:
-        length, stored_ms, count = _HEADER_FIXED.unpack_from(data)
+        length, stored_ms, count, tenant_bytes = _HEADER_FIXED.unpack_from(data)
         deadline_ms = None if stored_ms == _NO_DEADLINE else stored_ms
-        if count == 0 and length == _HEADER_FIXED.size and stored_ms >= _NO_DEADLINE:
+        at = _HEADER_FIXED.size + tenant_bytes
+        if count == 0 and length == at <= len(data) and stored_ms >= _NO_DEADLINE:
             return deadline_ms, (), length
         keys = []
-        at = _HEADER_FIXED.size
         for _ in range(count):
             (size,) = _KEY_LENGTH.unpack_from(data, at)
             at += _KEY_LENGTH.size
@@ -192,6 +199,11 @@ def unpack_header(data: bytes) -> tuple[int | None, tuple[bytes, ...], int]:
     if at != length or at > len(data) or stored_ms < _NO_DEADLINE:
         raise ValueError(f"not an index header: {data[:40]!r}")
     return deadline_ms, tuple(keys), length
+
+
+def tenant_in(header: bytes) -> bytes:
+    """Give the tenant of an encoded header, without decoding the rest."""
+    return header[_HEADER_FIXED.size : _HEADER_FIXED.size + header[_HEADER_FIXED.size - 1]]
 
 
 class LedgerChange(msgspec.Struct, frozen=True):
@@ -209,6 +221,7 @@ class LedgerChange(msgspec.Struct, frozen=True):
     deadline_ms: int | None = None
     ready: tuple[ReadyKey, ...] = ()
     previous: IndexHeader | None = None
+    tenant: str = ""
 
 
 class LedgerRecord(NamedTuple):
@@ -229,6 +242,8 @@ class DueEntry(NamedTuple):
 
     deadline_ms: int
     job_id: str
+    tenant: str = ""
+    """No part of the order."""
 
 
 class StoreCounts(NamedTuple):

@@ -78,7 +78,7 @@ class MemoryStore:
     ) -> None:
         """See Store. `previous` is not needed here."""
         self._check_offset(ledger_offset)
-        checked = [(change, IndexHeader(change.deadline_ms, change.ready)) for change in changes]
+        checked = [(change, IndexHeader(change.deadline_ms, change.ready, change.tenant)) for change in changes]
         for _, header in checked:
             header.encode()  # refuses what the store on disk would refuse, before anything has changed
         for change, header in checked:
@@ -133,7 +133,8 @@ class MemoryStore:
         if after is not None:
             at = bisect.bisect_right(self._due, (after.deadline_ms, after.job_id.encode()))
         end = bisect.bisect_left(self._due, (until_ms + 1, b""))
-        return [DueEntry(ms, job.decode()) for ms, job in self._due[at : min(end, at + limit)]]
+        found = [(ms, job.decode()) for ms, job in self._due[at : min(end, at + limit)]]
+        return [DueEntry(ms, job, self._states[job][0].tenant) for ms, job in found]
 
     def ready_heads(self, now_ms: int, after: ReadyLine | None = None, limit: int = 1_000) -> list[ReadyKey]:
         """See Store."""

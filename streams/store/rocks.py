@@ -7,7 +7,7 @@ Keys live in one column family, so that one write batch and one log cover everyt
     p                         position: ledger offset, wall time, number of jobs, meta; in every batch
     r<ready key>              ready index, empty value
     s<job id>                 index header, then the state
-    t<deadline, 8 bytes><job> due index, empty value
+    t<deadline, 8 bytes><job> due index; the value is the tenant
 
 Guarantees, and what they rest on:
 
@@ -61,6 +61,7 @@ from streams.store.interface import (
     Unchanged,
     line_prefix_of,
     pack_header,
+    tenant_in,
     unpack_header,
 )
 
@@ -224,7 +225,7 @@ class _Pending:
             self._drop_due(job, old[0])
             if deadline_ms is not None:
                 key = deadline_ms.to_bytes(8, "big") + job
-                self.batch.put(_DUE + key, b"")
+                self.batch.put(_DUE + key, tenant_in(header))
                 if self.due_min is None or key < self.due_min:
                     self.due_min = key
         if ready != old[1]:
@@ -440,7 +441,7 @@ class RocksStore:
                 pending.delete_state(job, before)
                 continue
             ready = tuple([key.encode() for key in change.ready])
-            header = pack_header(change.deadline_ms, ready)
+            header = pack_header(change.deadline_ms, ready, change.tenant.encode())
             pending.put_state(job, header, change.state, (change.deadline_ms, ready), before)
         self._flush_unlogged()
         self._commit(pending, _Position(ledger_offset, now_ms, 0, dict(meta or {})), None)
@@ -526,10 +527,13 @@ class RocksStore:
             return []
         start = b"" if after is None else after.deadline_ms.to_bytes(8, "big") + after.job_id.encode() + b"\0"
         end = _behind(until_ms)
-        found = self._take(_DUE, max(start, self._due_floor), end, limit)
+        floor = max(start, self._due_floor)
+        found = self._scan(_DUE + floor, _DUE + end, limit, values=True) if floor < end else []
         if start <= self._due_floor < end and limit > 0:
-            self._due_floor = found[0] if found else end
-        return [DueEntry(int.from_bytes(key[:8], "big"), key[8:].decode()) for key in found]
+            self._due_floor = found[0][0][1:] if found else end
+        return [
+            DueEntry(int.from_bytes(key[1:9], "big"), key[9:].decode(), tenant.decode()) for key, tenant in found
+        ]
 
     def ready_heads(self, now_ms: int, after: ReadyLine | None = None, limit: int = 1_000) -> list[ReadyKey]:
         """See Store. One seek for each line that may have a due run, none for lines known to have none."""

@@ -6,6 +6,7 @@ never matches ends after at most 2,762 table look-ups. A month's matching days a
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from streams.core.time.civil import (
@@ -20,9 +21,11 @@ from streams.core.time.civil import (
 )
 
 if TYPE_CHECKING:
-    from streams.core.time.cron_fields import CronFields
+    from streams.core.time.cron_fields import CronFields, DayRules
 
 _SHAPES = 28
+#: Distinct fields and day rules in use; each entry is under 2 KB.
+_TABLES_CACHED = 4_096
 _NO_MONTH = (0, 0, 0)
 
 
@@ -41,6 +44,12 @@ def _rank_table(values: tuple[int, ...], size: int) -> tuple[int, ...]:
     return tuple(sum(value < at for value in values) for at in range(size + 1))
 
 
+@lru_cache(maxsize=_TABLES_CACHED)
+def _tables(values: tuple[int, ...], size: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return next, previous and rank table of one field; hashed jobs share them, so that compiling one is cheap."""
+    return _next_table(values, size), _previous_table(values, size), _rank_table(values, size)
+
+
 class TimeOfDay:
     """The tables of second, minute and hour; shared by all patterns with the same three fields."""
 
@@ -48,10 +57,8 @@ class TimeOfDay:
 
     def __init__(self, hours: tuple[int, ...], minutes: tuple[int, ...], seconds: tuple[int, ...]) -> None:
         self.hours, self.minutes, self.seconds = hours, minutes, seconds
-        sizes = ((hours, 24), (minutes, 60), (seconds, 60))
-        self.next = tuple(_next_table(values, size) for values, size in sizes)
-        self.previous = tuple(_previous_table(values, size) for values, size in sizes)
-        self.rank = tuple(_rank_table(values, size) for values, size in sizes)
+        fields = (_tables(hours, 24), _tables(minutes, 60), _tables(seconds, 60))
+        self.next, self.previous, self.rank = (tuple(field[kind] for field in fields) for kind in range(3))
         self.first = hours[0] * 3600 + minutes[0] * 60 + seconds[0]
         self.last = hours[-1] * 3600 + minutes[-1] * 60 + seconds[-1]
         self.count = len(hours) * len(minutes) * len(seconds)
@@ -95,7 +102,7 @@ class CronPattern:
         self._next_hour, self._next_minute, self._next_second = clock.next
         self._first, self._last = clock.first, clock.last
         self._months = sum(1 << month for month in fields.months)
-        self._masks = [_day_mask(fields, 28 + shape // 7, shape % 7) for shape in range(_SHAPES)]
+        self._masks = _day_masks(fields.days, fields.weekdays, fields.day_rules, fields.days_both)
         self._month = _NO_MONTH
 
     def _load_month(self, day: int) -> tuple[int, int, int]:
@@ -233,10 +240,25 @@ class CronPattern:
         return total
 
 
-def _day_mask(fields: CronFields, length: int, first_weekday: int) -> int:
+@lru_cache(maxsize=_TABLES_CACHED)
+def _day_masks(
+    days: tuple[int, ...],
+    weekdays: tuple[int, ...],
+    rules: DayRules,
+    days_both: bool,  # noqa: FBT001 - part of a cache key
+) -> tuple[int, ...]:
+    """Return one mask for each shape of a month."""
+    return tuple(
+        _day_mask(set(days), set(weekdays), rules, days_both=days_both, length=28 + shape // 7, first_weekday=shape % 7)
+        for shape in range(_SHAPES)
+    )
+
+
+def _day_mask(  # noqa: PLR0913 - one caller; the six facts that make a mask
+    plain_days: set[int], plain_weekdays: set[int], rules: DayRules, *, days_both: bool, length: int, first_weekday: int
+) -> int:
     """Return the days of a month of this shape that R5 allows."""
-    rules = fields.day_rules
-    days = set(fields.days)
+    days = set(plain_days)
     days |= {length - offset for offset in rules.last_offsets}
     days |= {min(day, length) for day in rules.capped}
     days |= {_nearest_weekday(day, length, first_weekday) for day in rules.nearest if day <= length}
@@ -247,9 +269,9 @@ def _day_mask(fields: CronFields, length: int, first_weekday: int) -> int:
         weekday = (first_weekday + day - 1) % 7
         nth = (day - 1) // 7 + 1
         last = day + 7 > length and weekday in rules.last_of
-        if weekday in fields.weekdays or (weekday, nth) in rules.nth or last:
+        if weekday in plain_weekdays or (weekday, nth) in rules.nth or last:
             weekdays.add(day)
-    chosen = days & weekdays if fields.days_both else days | weekdays
+    chosen = days & weekdays if days_both else days | weekdays
     return sum(1 << (day - 1) for day in chosen if 1 <= day <= length)
 
 

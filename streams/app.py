@@ -153,6 +153,9 @@ class _Process:
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 1
             return 1 if self._failed else code
+        except Exception:
+            self._log.exception("scheduler_crashed")
+            return 1
         finally:
             reader.stop()
             sender.close()

@@ -83,8 +83,8 @@ def connect(app: faust.App, settings: Settings, owner: Callable[[], Owner]) -> N
     _add_agent(app, settings, Topic.JOB_DEFINITIONS, "definitions", owner)
     commands = topic_name(settings, Topic.COMMANDS)
 
-    async def assigned(_sender: Any, /, *_: Any, **told: Any) -> None:
-        await owner().assigned([tp.partition for tp in told["assigned"] if tp.topic == commands])
+    async def assigned(_sender: Any, /, *told: Any, **_: Any) -> None:
+        await owner().assigned([tp.partition for tp in told[0] if tp.topic == commands])
 
     async def revoked(_sender: Any, /, *_: Any, **__: Any) -> None:
         await owner().revoked()

@@ -11,7 +11,7 @@ import structlog
 if TYPE_CHECKING:
     from schemas.config import LogSettings
 
-QUIET_LOGGERS: Final = ("faust", "mode", "aiokafka", "kafka", "asyncio", "aiohttp.access")
+QUIET_LOGGERS: Final = ("faust", "mode", "aiokafka", "kafka", "asyncio", "aiohttp.access", "streams.faust_app")
 """Libraries whose routine lines say nothing to an operator of ours; their warnings pass."""
 
 

@@ -43,6 +43,9 @@ COMMIT_RETRIES_MAX: Final = 15
 FLUSH_TIMEOUT_S: Final = 8.0
 """Records that the broker did not take in this time make the transaction abort."""
 
+LIBRARY_LOG_LEVEL: Final = 3
+"""syslog's "error": librdkafka's warnings are about what it retries by itself."""
+
 PRODUCER_QUEUE_MESSAGES_MAX: Final = 1_000_000
 """Above the records of the largest tick, so that produce never meets a full queue."""
 
@@ -330,6 +333,7 @@ class KafkaCommitter:
                 "transaction.timeout.ms": self._transaction_timeout_ms,
                 "retry.backoff.ms": 5,
                 "linger.ms": 0,
+                "log_level": LIBRARY_LOG_LEVEL,
                 "queue.buffering.max.messages": PRODUCER_QUEUE_MESSAGES_MAX,
             }
         )

@@ -3,6 +3,8 @@ from __future__ import annotations
 import gc
 import hashlib
 import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -559,6 +561,26 @@ def test_a_second_opening_is_refused_clearly_and_harms_nothing(path: Path) -> No
     store.close()
 
 
+def test_a_store_that_another_process_holds_is_refused_and_left_alone(path: Path) -> None:
+    store, _ = reopen(path)
+    apply(store, put("a", 1))
+    other = f"""
+import pathlib
+from streams.store.interface import StoreIdentity, StoreInUseError
+from streams.store.rocks import open_store
+identity = StoreIdentity(cluster_id="of another log", topic_id="t", partition=0)
+try:
+    open_store(pathlib.Path({str(path)!r}), identity, 10**15, 0)
+except StoreInUseError:
+    print("in use")
+"""
+    said = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=True, timeout=60)
+
+    assert said.stdout == "in use\n"
+    store.verify()
+    store.close()
+
+
 def test_close_releases_the_lock_at_once_also_after_reads(path: Path) -> None:
     gc.disable()  # no cycle collection may be needed for it
     try:
@@ -640,6 +662,44 @@ def test_a_crash_of_the_process_loses_no_applied_batch(path: Path, tmp_path: Pat
 
     assert (reason, back.ledger_offset, due_jobs(back)) == (None, 3, [(2, "b"), (3, "a")])
     back.close()
+
+
+def test_wherever_the_log_breaks_off_the_store_is_whole_at_an_offset_that_was_applied(
+    path: Path, tmp_path: Path
+) -> None:
+    store, _ = reopen(path)
+    whole = {0: read_everything(store)}
+    for turn in range(1, 6):
+        apply(store, put("a", turn, ready("a", turn)), put(f"b{turn}", 9, state=b"x" * 40), put("c", None))
+        whole[store.ledger_offset] = read_everything(store)
+    copied_while_open(path, tmp_path / "crashed")
+    store.close()
+    (log,) = [file for file in (tmp_path / "crashed").glob("*.log") if file.stat().st_size]
+    seen = set()
+    for cut in range(0, log.stat().st_size, 23):
+        copy = tmp_path / f"cut{cut}"
+        shutil.copytree(tmp_path / "crashed", copy)
+        (copy / log.name).write_bytes(log.read_bytes()[:cut])
+        if must_be_whole_or_discarded(copy, whole) == "whole":
+            back, _ = reopen(copy)
+            seen.add(back.ledger_offset)
+            back.close()
+
+    assert seen >= {0, 3, 6, 9, 12}
+
+
+def test_a_recovery_s_memory_of_jobs_ends_with_the_first_applied_batch(path: Path) -> None:
+    store, _ = reopen(path)
+    assert store.seen is not None
+    store.load([LedgerRecord("s", "a", b"1", IndexHeader(1).encode())], ledger_offset=1, now_ms=1_600)
+    apply(store, put("a", 2))
+
+    assert store.seen is None
+    assert due_jobs(store) == [(2, "a")]
+    store.close()
+    store, _ = reopen(path)
+    assert store.seen is None
+    store.close()
 
 
 def test_a_crash_while_loading_leaves_the_store_at_an_older_offset_and_whole(path: Path, tmp_path: Path) -> None:
@@ -790,11 +850,12 @@ def test_a_scan_over_a_damaged_block_fails_instead_of_ending_early(path: Path) -
 
     store, reason = reopen(path)
     assert reason is None
-    with pytest.raises(StoreCorruptError):
+    with pytest.raises(StoreCorruptError) as kept:
         store.jobs(None, 3_000)
     store.close()
 
-    store, reason = reopen(path)
+    store, reason = reopen(path)  # although the error, and with it every frame it passed, is still held
+    assert "checksum" in str(kept.value)
     assert reason is not None
     assert reason.startswith("corrupt")
     store.close()

@@ -146,6 +146,18 @@ def test_next_deadline_is_never_late_and_sleeping_on_it_reaches_every_deadline_i
     assert steps <= 3 * len(deadlines)
 
 
+def test_next_deadline_sees_an_early_entry_that_still_lies_on_the_upper_level() -> None:
+    wheel = TimingWheel(0)
+    wheel.put("early", 1_300)
+    wheel.advance(1_000)
+    wheel.put("late", 1_630)
+    wake_ms = wheel.next_deadline_ms()
+
+    assert "late" in wheel._levels[0][163 % 64]
+    assert wake_ms is not None
+    assert 1_000 < wake_ms <= 1_300
+
+
 def test_an_empty_wheel_has_no_next_deadline() -> None:
     assert TimingWheel(5).next_deadline_ms() is None
 

@@ -1,0 +1,289 @@
+"""Virtual time: processes with event loops of their own, which one world steps in the order of their next event.
+
+A process is an asyncio loop whose clock is the world's. It can be frozen (SIGSTOP: nothing of it runs, time goes on), thawed
+and killed (nothing of it ever runs again). Blocking calls that a program hands to an executor run in a thread, but never
+beside anything else: a thread has the baton until it sleeps or ends, so a freeze or a kill hits it exactly between two steps.
+
+Nothing here knows Kafka. Times are float milliseconds since the world began; `epoch_ms` is what clocks on the wall show.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import random
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+STEP_MS: Final = 0.05
+"""What one turn of a loop costs: a program that spins must not stop the world's clock."""
+
+
+class Killed(BaseException):  # noqa: N818 - not an error: the process is gone
+    """Unwinds what a killed process was doing; never seen by anything that lives."""
+
+
+class World:
+    """The clock, the agenda and all processes."""
+
+    def __init__(self, seed: int, start_ms: int) -> None:
+        self.rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
+        self.start_ms = start_ms
+        self.t_ms = 0.0
+        self.processes: list[Process] = []
+        self.active: BlockingCall | None = None
+        self.running: Process | None = None
+        self.trace: deque[str] = deque(maxlen=4_000)
+        self._agenda: list[tuple[float, int, Callable[[], object]]] = []
+        self._order = itertools.count()
+
+    @property
+    def epoch_ms(self) -> int:
+        """What the broker's clock shows."""
+        return self.start_ms + int(self.t_ms)
+
+    def at(self, delay_ms: float, call: Callable[[], object]) -> None:
+        """Do something later, outside of all processes."""
+        heapq.heappush(self._agenda, (self.t_ms + max(delay_ms, 0.0), next(self._order), call))
+
+    def note(self, text: str) -> None:
+        """Add a line to the trace."""
+        self.trace.append(f"{self.t_ms / 1000:12.3f} {text}")
+
+    def sleep(self, delay_ms: float) -> None:
+        """Block the thread that has the baton; outside of one it costs no time."""
+        if self.active is not None:
+            self.active.sleep(delay_ms)
+
+    def run(self, until_ms: float) -> None:
+        """Let the world go on until a time."""
+        while True:
+            at_ms = self._agenda[0][0] if self._agenda else float("inf")
+            chosen: Process | None = None
+            for process in self.processes:
+                next_ms = process.next_ms()
+                if next_ms < at_ms:
+                    at_ms, chosen = next_ms, process
+            if at_ms > until_ms:
+                self.t_ms = until_ms
+                return
+            self.t_ms = max(self.t_ms, at_ms)
+            if chosen is None:
+                heapq.heappop(self._agenda)[2]()
+            else:
+                chosen.step()
+
+
+class Process:
+    """One program: an event loop, its blocking calls, and its own wrong clocks."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.dead = False
+        self.frozen = False
+        self.monotonic_offset_ms = world.rng.uniform(1e3, 1e7)
+        self.wall_skew_ms = world.rng.choice((0, 0, 0, -3_600_000, 3_600_000, 700))
+        self.loop = _VirtualLoop(self)
+        self._busy_until_ms = 0.0
+        self._lines: dict[int, deque[BlockingCall]] = {}
+        world.processes.append(self)
+
+    def monotonic_ms(self) -> float:
+        """What this process's monotonic clock shows."""
+        return self.world.t_ms + self.monotonic_offset_ms
+
+    def wall_ms(self) -> int:
+        """What this process's wall clock shows; nothing that matters may depend on it."""
+        return self.world.epoch_ms + int(self.wall_skew_ms)
+
+    def next_ms(self) -> float:
+        """When the process wants to run next."""
+        if self.dead or self.frozen:
+            return float("inf")
+        return max(self.loop.next_ms(), self._busy_until_ms)
+
+    def step(self) -> None:
+        """Run everything that is ready in its loop."""
+        self._busy_until_ms = self.world.t_ms + STEP_MS
+        self.world.running = self
+        try:
+            self.loop.step()
+        finally:
+            self.world.running = None
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Deliver something from outside; a dead process does not hear it, a frozen one hears it later."""
+        if not self.dead:
+            self.loop.call_soon(function, *arguments)
+
+    def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Start a task of the program."""
+        return self.loop.create_task(coroutine)
+
+    def check(self) -> None:
+        """Raise where the process is gone: called by everything that would reach outside."""
+        if self.dead:
+            raise Killed
+
+    def kill(self) -> None:
+        """End it now: SIGKILL."""
+        if self.dead:
+            return
+        self.dead = True
+        self.world.processes.remove(self)
+        self.world.note(f"{self.name} is dead")
+        for line in self._lines.values():
+            while line:
+                line.popleft().abandon()
+        self.loop.bury()
+
+    def submit(self, executor: object, function: Callable[..., Any], arguments: tuple[Any, ...]) -> asyncio.Future[Any]:
+        """Run a blocking call as its executor would: one after the other in each."""
+        call = BlockingCall(self, function, arguments, self._lines.setdefault(id(executor), deque()))
+        call.line.append(call)
+        if len(call.line) == 1:
+            self.loop.call_soon(call.resume)
+        return call.future
+
+
+class BlockingCall:
+    """A call in a thread that runs only while it has the baton."""
+
+    def __init__(
+        self,
+        process: Process,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        line: deque[BlockingCall],
+    ) -> None:
+        self.process = process
+        self.line = line
+        self.future: asyncio.Future[Any] = process.loop.create_future()
+        self._function = function
+        self._arguments = arguments
+        self._go = threading.Semaphore(0)
+        self._back = threading.Semaphore(0)
+        self._thread: threading.Thread | None = None
+        self._sleep_ms = 0.0
+        self._done = False
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    def resume(self) -> None:
+        """Give the baton to the thread and wait for it."""
+        if self.process.dead:
+            return
+        self._hand_over()
+        if not self._done:
+            self.process.loop.call_later(self._sleep_ms / 1000.0, self.resume)
+            return
+        self.line.popleft()
+        if self.line:
+            self.process.loop.call_soon(self.line[0].resume)
+        if self.future.cancelled():
+            return
+        if self._error is not None:
+            self.future.set_exception(self._error)
+        else:
+            self.future.set_result(self._result)
+
+    def sleep(self, delay_ms: float) -> None:
+        """Called in the thread: give the baton back until the time has come."""
+        self._sleep_ms = delay_ms
+        self._back.release()
+        self._go.acquire()
+        self.process.check()
+
+    def abandon(self) -> None:
+        """Unwind the thread of a killed process."""
+        if self._thread is not None and not self._done and self.process.world.active is not self:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        world = self.process.world
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._main, daemon=True)
+            self._thread.start()
+        before, world.active = world.active, self
+        self._go.release()
+        self._back.acquire()
+        world.active = before
+
+    def _main(self) -> None:
+        self._go.acquire()
+        try:
+            self.process.check()
+            self._result = self._function(*self._arguments)
+        except BaseException as error:  # noqa: BLE001 - it belongs to the caller's future, whatever it is
+            self._error = error
+        self._done = True
+        self._back.release()
+
+
+class _Instant:
+    """A selector that never waits: the world decides when time passes."""
+
+    def select(self, _timeout: float | None) -> list[Any]:
+        return []
+
+
+class _VirtualLoop(asyncio.BaseEventLoop):
+    """Asyncio's own loop without sockets and without waiting. It touches private parts of BaseEventLoop (3.11 to 3.13)."""
+
+    def __init__(self, process: Process) -> None:
+        super().__init__()
+        self._process = process
+        self._selector = _Instant()
+        self.failures: list[dict[str, Any]] = []
+        self.set_exception_handler(lambda _, context: self.failures.append(context))
+
+    def time(self) -> float:
+        return self._process.world.t_ms / 1000.0
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # noqa: ANN401 - as the base says
+        return self._process.submit(executor, func, args)
+
+    def next_ms(self) -> float:
+        if self._ready:
+            return self._process.world.t_ms
+        while self._scheduled and self._scheduled[0]._cancelled:  # noqa: SLF001 - the base does the same
+            handle = heapq.heappop(self._scheduled)
+            handle._scheduled = False  # noqa: SLF001 - the base does the same
+            self._timer_cancelled_count -= 1
+        return float(self._scheduled[0]._when * 1000.0) if self._scheduled else float("inf")  # noqa: SLF001
+
+    def step(self) -> None:
+        asyncio._set_running_loop(self)  # noqa: SLF001 - run_forever does the same
+        try:
+            self._run_once()
+        finally:
+            asyncio._set_running_loop(None)  # noqa: SLF001 - see above
+
+    def bury(self) -> None:
+        """Unwind all tasks. What they do on the way out reaches nobody: the process is dead."""
+        running = asyncio._get_running_loop()  # noqa: SLF001 - a process may kill itself, or another one
+        asyncio._set_running_loop(None)  # noqa: SLF001 - see above
+        try:
+            for task in asyncio.all_tasks(self):
+                if task is not self._current():
+                    task.cancel()
+            for _ in range(20):
+                if running is not self:
+                    self.step()
+        finally:
+            asyncio._set_running_loop(running)  # noqa: SLF001 - see above
+
+    def _current(self) -> asyncio.Task[Any] | None:
+        return asyncio.current_task(self)
+
+    def _process_events(self, event_list: Any) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass

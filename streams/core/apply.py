@@ -48,8 +48,10 @@ from streams.core.events import (
 )
 from streams.core.illegal import IllegalEvent
 from streams.core.state import BACKFILLS_ENDED_MAX, Backfill, Job, JobState, Pause
+from streams.core.time import LocalOneOffSpec, OneOffSpec
 
 if TYPE_CHECKING:
+    from streams.core.definition import Definition
     from streams.core.events import AnyEvent
 
 __all__ = ["IllegalEvent", "apply"]
@@ -141,7 +143,7 @@ def _defined(job: Job | None, event: JobDefined) -> Job:
         _refuse(job, event, f"tenant {before.tenant!r} and job {before.job_id!r}")
     _must_follow(job, event, event.next_at_ms, before.decided_to_ms)
     decided_to_ms = before.decided_to_ms
-    if event.next_at_ms is not None and event.next_at_ms >= event.at_ms:
+    if event.next_at_ms is not None and event.next_at_ms >= event.at_ms and not _is_one_off(event.definition):
         decided_to_ms = max(decided_to_ms, event.at_ms - 1)
     state = JobState(
         job_id=before.job_id,
@@ -177,7 +179,7 @@ def _edited(job: Job, event: JobEdited) -> Job:
     _must_follow(job, event, event.next_at_ms, state.decided_to_ms)
     kept = event.next_at_ms == state.next_at_ms
     after = replace(
-        _with_cursor(state, event.next_at_ms, event.at_ms),
+        _with_cursor(state, event.next_at_ms, 0 if _is_one_off(event.definition) else event.at_ms),
         status="active",
         queue=event.definition.queue,
         version=event.version,
@@ -330,6 +332,11 @@ def _without_backfill(job: Job, backfill_id: str) -> Job:
         backfills_ended=(*state.backfills_ended, backfill_id)[-BACKFILLS_ENDED_MAX:],
     )
     return Job(after, job.definition)
+
+
+def _is_one_off(definition: Definition) -> bool:
+    """A one-off has no occurrences that time passes by: until it ran, it may be moved to any instant, a past one too."""
+    return isinstance(definition.schedule, OneOffSpec | LocalOneOffSpec)
 
 
 def _must_follow(job: Job | None, event: AnyEvent, next_at_ms: int | None, decided_to_ms: int) -> None:

@@ -1,8 +1,8 @@
 """The state machines of a job and of a run as data: which event leads from which state to which.
 
 `apply` is the code of these machines, docs/state-diagram.md their picture. Tests hold the three together: the diagram
-has exactly these edges, and no event that `decide` emits takes another one. "none" stands for a job or run that does not
-exist. `ended` exists inside one decision only: the attempt is over, the verdict is the next event.
+has exactly these edges, and no event that `decide` emits takes another one. "none" stands for a job or run that does
+not exist. `ended` exists inside one decision only: the attempt is over, the verdict is the next event.
 """
 
 from __future__ import annotations

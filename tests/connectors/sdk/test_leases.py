@@ -221,7 +221,8 @@ async def test_late_news_about_a_run_that_has_ended_is_quiet(watch: Watch) -> No
 
 
 @pytest.mark.parametrize(
-    ("reason", "expected"), [("user", horolog.RunCancelled), ("replaced", horolog.RunCancelled), ("timeout", horolog.RunTimedOut)]
+    ("reason", "expected"),
+    [("user", horolog.RunCancelled), ("replaced", horolog.RunCancelled), ("timeout", horolog.RunTimedOut)],
 )
 async def test_cancel_in_an_answer_reaches_the_handler_and_the_lease_is_still_kept(
     watch: Watch, reason: str, expected: type[horolog.RunStopped]

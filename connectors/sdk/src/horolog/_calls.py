@@ -122,7 +122,8 @@ def _definition(fields: Mapping[str, Any]) -> dict[str, Any]:
         message = f"unknown job field: {', '.join(unknown)}; known: {', '.join(JobFields.__annotations__)}"
         raise TypeError(message)
     parts = {name: fields[name] for name in _SCHEDULE_PARTS if name in fields}
-    body = {_camel(name): _wire_value(value) for name, value in fields.items() if name not in _SCHEDULE_PARTS}
+    apart = {*_SCHEDULE_PARTS, "run_at_local"}
+    body = {_camel(name): _wire_value(value) for name, value in fields.items() if name not in apart}
     if parts:
         if ("cron" in parts) == ("every" in parts) or "schedule" in fields:
             message = "give exactly one of cron, every, schedule"
@@ -135,7 +136,9 @@ def _definition(fields: Mapping[str, Any]) -> dict[str, Any]:
         if local.tzinfo is not None:
             message = "run_at_local is wall-clock time: give a datetime without tzinfo, and time_zone"
             raise ValueError(message)
-        body["runAtLocal"] = local.isoformat()
+        local = local.isoformat()
+    if local is not None:
+        body["runAtLocal"] = local
     return body
 
 

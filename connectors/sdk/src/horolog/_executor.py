@@ -1,6 +1,6 @@
 """Runs handlers: async ones as tasks on the loop, plain ones in a bounded pool of daemon threads.
 
-For every attempt exactly one of these happens when its handler ends: `sink.complete`, `sink.fail`, or
+For every attempt exactly one of these happens when its handler ends: `sink.complete`, `sink.fail`, `sink.release`, or
 `sink.refuse` (its lease was lost or could have ended, so nothing is reported). `on_free` is called each time a
 slot becomes free. A plain function cannot be
 killed: its thread keeps the slot until it returns, and daemon threads do not hold up the end of the process.
@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
 from horolog._attempt import Attempt, Phase
-from horolog._errors import PermanentFailure, RunCancelled, RunStopped, RunTimedOut
+from horolog._errors import PermanentFailure, RunCancelled, RunStopped, RunTimedOut, WorkerStopping
 from horolog._run import Run, enter_run
 from horolog._wire import bounded
 
@@ -38,6 +38,9 @@ class Sink(Protocol):
 
     def fail(self, attempt: Attempt, *, error: str, error_type: str, retryable: bool) -> None:
         """Take note that the handler raised, or was stopped."""
+
+    def release(self, attempt: Attempt, reason: str) -> None:
+        """Take note that the handler was never started, and give the run back."""
 
     def refuse(self, attempt: Attempt) -> None:
         """Take note that the handler ended too late; nothing may be reported."""
@@ -94,7 +97,7 @@ class Executor:
     async def _run_async(self, attempt: Attempt, function: Function) -> None:
         attempt.started = True
         if attempt.reason is not None:
-            self._end(attempt, attempt.reason)
+            self._end(attempt, _NotStarted(attempt.reason))
             return
         run = Run(attempt)
         enter_run(run)
@@ -116,6 +119,8 @@ class Executor:
         attempt.task = None  # breaks the cycle task -> coroutine -> attempt
         if attempt.lease_is_lost or self._clock.monotonic() >= attempt.stop_at:
             self._sink.refuse(attempt)
+        elif isinstance(ended, _NotStarted) and isinstance(attempt.reason, WorkerStopping):
+            self._sink.release(attempt, "worker_stopping")
         elif isinstance(attempt.reason, RunTimedOut):
             self._sink.fail(attempt, error=str(attempt.reason), error_type="RunTimedOut", retryable=True)
         elif isinstance(ended, _Returned):
@@ -126,7 +131,7 @@ class Executor:
 
     def _fail(self, attempt: Attempt, error: BaseException) -> None:
         reason = attempt.reason
-        if reason is not None and isinstance(error, asyncio.CancelledError):
+        if reason is not None and isinstance(error, (asyncio.CancelledError, _NotStarted)):
             retryable = not isinstance(reason, RunCancelled)
             self._sink.fail(attempt, error=str(reason), error_type=type(reason).__name__, retryable=retryable)
             return
@@ -141,6 +146,10 @@ class _Returned:
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+
+class _NotStarted(Exception):  # noqa: N818 - internal; says that a handler was stopped before it began
+    """The handler was told to stop before it began."""
 
 
 class _Failure(Exception):  # noqa: N818 - internal; carries the error type that is reported
@@ -214,7 +223,7 @@ class _Threads:
 def _call_plain(attempt: Attempt, function: Function) -> _Returned | BaseException:
     attempt.started = True
     if attempt.reason is not None:
-        return attempt.reason
+        return _NotStarted(attempt.reason)
     run = Run(attempt)
     enter_run(run)
     try:

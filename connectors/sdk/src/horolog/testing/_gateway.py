@@ -95,6 +95,8 @@ class FakeGateway:
         )
         self.calls: deque[RecordedCall] = deque(maxlen=CALLS_KEPT)
         self._faults: list[_Fault] = []
+        self._gates: list[Gate] = []
+        self._incarnation = 0
         self._waiters: list[asyncio.Future[None]] = []
         self._runner: web.AppRunner | None = None
         self._port = 0
@@ -138,9 +140,9 @@ class FakeGateway:
         self._leases.clear()
         for parked in self._parked.values():
             parked.set()
-        for fault in self._faults:
-            if fault.gate is not None:
-                fault.gate.release()
+        self._incarnation += 1
+        for gate in self._gates:
+            gate.release()
         if self._timer is not None:
             self._timer.cancel()
         runner, self._runner = self._runner, None
@@ -223,14 +225,14 @@ class FakeGateway:
     def hang(self, kind: str, *, times: int = 1) -> Gate:
         """Hold the next calls of a kind, before they are carried out, until the gate is released."""
         gate = Gate()
+        self._gates.append(gate)
         self._faults.append(_Fault(kind, "hang", times, gate=gate))
         return gate
 
     def clear_faults(self) -> None:
         """Forget all faults that have not struck."""
-        for fault in self._faults:
-            if fault.gate is not None:
-                fault.gate.release()
+        for gate in self._gates:
+            gate.release()
         self._faults.clear()
 
     def count(self, kind: str) -> int:
@@ -291,8 +293,11 @@ class FakeGateway:
         self._changed()
         fault = self._strike(kind, ("drop_request", "drop_answer", "refuse", "hang"))
         if fault is not None and fault.gate is not None:
+            incarnation = self._incarnation
             fault.gate.reached.set()
             await fault.gate.opened.wait()
+            if incarnation != self._incarnation:  # the gateway died with the call in its hands
+                return _break(request)
         if fault is not None and fault.action == "drop_request":
             return _break(request)
         if fault is not None and fault.action == "refuse":

@@ -41,8 +41,8 @@ THREADS_MAX = 16
 class HandlerResult:
     """How a handler ended, as the gateway would have been told.
 
-    outcome: "completed", "failed" (see `retryable`), "cancelled", "timed_out", "worker_stopping", or
-    "lease_lost" (nothing would have been reported). result: what it returned, after a round trip through JSON.
+    outcome: "completed", "failed" (see `retryable`), "cancelled", "timed_out", "worker_stopping",
+    "released" (stopped before it began), or "lease_lost" (nothing would have been reported). result: what it returned, after a round trip through JSON.
     progress: the last value that was sent or set.
     """
 
@@ -245,6 +245,9 @@ class _Sink:
         stopped = {kind.__name__: name for kind, name in names.items()}
         values = {"error": error, "error_type": error_type, "retryable": retryable}
         self._end(attempt, stopped.get(error_type, "failed"), values)
+
+    def release(self, attempt: Attempt, reason: str) -> None:
+        self._end(attempt, "released", {"error": reason})
 
     def refuse(self, attempt: Attempt) -> None:
         self._end(attempt, "lease_lost", {})

@@ -1,0 +1,71 @@
+"""docs/http-api.md and the code say the same."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+from horolog import _wire, _worker
+from horolog._client import _Api
+from horolog._errors import error_from_problem
+
+ROOT = pathlib.Path(__file__).parents[3]
+DOCUMENT = (ROOT / "docs" / "http-api.md").read_text()
+SDK = ROOT / "connectors" / "sdk" / "src" / "horolog"
+
+
+def documented_codes() -> dict[str, set[int]]:
+    codes: dict[str, set[int]] = {}
+    for status, cell in re.findall(r"^\| (\d{3}) \| ([^|]+) \|", DOCUMENT, re.MULTILINE):
+        for code in re.findall(r"`([a-z_]+)`", cell):
+            codes.setdefault(code, set()).add(int(status))
+    return codes
+
+
+def test_every_code_that_the_fake_answers_is_documented_with_its_status() -> None:
+    codes = documented_codes()
+    found = re.findall(r'ProblemError\(\s*(\d{3}|status),\s*"([a-z_]+)"', (SDK / "testing/_memory.py").read_text())
+    found += re.findall(r'ProblemError\(\s*(\d{3}|status),\s*"([a-z_]+)"', (SDK / "testing/_gateway.py").read_text())
+    assert len(found) > 15
+    for status, code in found:
+        assert code in codes
+        if status != "status":
+            assert int(status) in codes[code], code
+
+
+def test_every_documented_code_becomes_an_error_of_its_status() -> None:
+    codes = documented_codes()
+    assert len(codes) > 30
+    for code, statuses in codes.items():
+        for status in statuses:
+            error = error_from_problem(status, {"code": code, "detail": "d"})
+            assert type(error).__name__ != "ApiError", (status, code)
+            assert (error.status, error.code) == (status, code)
+
+
+def test_bounds_are_those_of_the_document() -> None:
+    assert "`payload` and `result` 65,536 bytes" in DOCUMENT
+    assert (_wire.PAYLOAD_BYTES_MAX, _wire.RESULT_BYTES_MAX) == (65_536, 65_536)
+    assert "`error` text 4,096 characters" in DOCUMENT
+    assert _wire.ERROR_CHARACTERS_MAX == 4_096
+    assert "`progress` 4,096 bytes" in DOCUMENT
+    assert _wire.PROGRESS_BYTES_MAX == 4_096
+    assert "batch forms 1,000 items" in DOCUMENT
+    assert _wire.BATCH_ITEMS_MAX == 1_000
+    assert "of a batch form 4 MiB" in DOCUMENT
+    assert _wire.BATCH_BYTES_MAX < 4 * 1024 * 1024
+    assert "5 to 3,600: the lease's length" in DOCUMENT
+    assert _worker.VISIBILITY_SECONDS_MAX == 3_600
+
+
+def test_every_documented_route_has_a_client_method() -> None:
+    source = (SDK / "_calls.py").read_text()
+    routes = re.findall(r"`(?:GET|POST|PUT|PATCH|DELETE) (/v1/[^`?]+)`", DOCUMENT)
+    assert len(routes) > 25
+    for route in routes:
+        parts = [part for part in route.removeprefix("/v1/").split("/") if not part.startswith("{")]
+        for part in parts:
+            head, _, verb = part.partition(":")
+            assert f'"{head}"' in source or f"/v1/{head}" in source, route
+            assert not verb or verb in source, route
+    assert len([name for name in vars(_Api) if not name.startswith("_")]) > 30

@@ -1,0 +1,317 @@
+"""A worker and a gateway that misbehaves: no outcome is lost, none is counted twice."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import horolog
+from horolog.testing import FakeGateway, ManualClock
+
+if TYPE_CHECKING:
+    from conftest import Events
+
+
+def closed(gateway: FakeGateway, *run_ids: str) -> bool:
+    return all(gateway.runs[run_id].state == "closed" for run_id in run_ids)
+
+
+def once(gateway: FakeGateway, run_ids: list[str]) -> None:
+    """Assert that every run was executed and completed exactly once."""
+    for run_id in run_ids:
+        run = gateway.runs[run_id]
+        assert (run.outcome, run.completions, run.grants) == ("ran", 1, 1), run
+
+
+def echo_worker(gateway: FakeGateway, events: Events | None = None, **more: Any) -> horolog.Worker:
+    worker = horolog.Worker(gateway.url, queue="default", on_event=events, **more)
+
+    @worker.handler("echo")
+    async def echo(run: horolog.Run) -> Any:
+        return run.payload
+
+    return worker
+
+
+@pytest.mark.parametrize("kind", ["complete", "heartbeat", "lease"])
+@pytest.mark.parametrize("fault", ["drop_answers", "drop_requests"])
+async def test_a_lost_answer_or_request_loses_and_doubles_nothing(
+    gateway: FakeGateway, working: Any, kind: str, fault: str
+) -> None:
+    getattr(gateway, fault)(kind, times=3)
+    worker = horolog.Worker(gateway.url, queue="default", slots=20)
+
+    @worker.handler("beat")
+    async def beat(run: horolog.Run) -> int:
+        await run.heartbeat()
+        return int(run.payload)
+
+    run_ids = [gateway.add_run("beat", payload=n) for n in range(20)]
+    async with working(worker):
+        await gateway.until(lambda: closed(gateway, *run_ids))
+    once(gateway, run_ids)
+    assert [gateway.runs[run_id].result for run_id in run_ids] == list(range(20))
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 504, 401])
+async def test_a_refused_batch_of_completes_is_repeated(
+    gateway: FakeGateway, working: Any, events: Events, status: int
+) -> None:
+    gateway.refuse("complete", status=status, times=2)
+    run_ids = [gateway.add_run("echo", payload=n) for n in range(5)]
+    async with working(echo_worker(gateway, events)):
+        await gateway.until(lambda: closed(gateway, *run_ids))
+    once(gateway, run_ids)
+    assert len(events.of("delivery_failed")) == 2
+
+
+async def test_only_the_refused_items_of_a_batch_are_repeated_and_others_are_not_held_up(
+    gateway: FakeGateway, working: Any
+) -> None:
+    gateway.refuse_items("complete", times=3)
+    run_ids = [gateway.add_run("echo", payload=n) for n in range(10)]
+    async with working(echo_worker(gateway)):
+        await gateway.until(lambda: closed(gateway, *run_ids))
+    once(gateway, run_ids)
+    sizes = [call.runs for call in gateway.calls if call.kind == "complete"]
+    assert sum(sizes) == 13
+
+
+async def test_an_outcome_the_gateway_will_never_take_is_reported_and_not_repeated(
+    gateway: FakeGateway, working: Any, events: Events
+) -> None:
+    gateway.refuse_items("complete", status=422, code="invalid_field")
+    gateway.add_run("echo")
+    async with working(echo_worker(gateway, events)):
+        rejected = await events.until("outcome_rejected")
+        other = gateway.add_run("echo")
+        await gateway.until(lambda: closed(gateway, other))
+    assert rejected["code"] == "invalid_field"
+    assert gateway.count("complete") == 2
+
+
+async def test_a_restart_in_the_middle_of_completes_loses_and_doubles_nothing(
+    gateway: FakeGateway, working: Any
+) -> None:
+    gate = gateway.hang("complete")
+    run_ids = [gateway.add_run("echo", payload=n) for n in range(50)]
+    async with working(echo_worker(gateway, slots=50)):
+        await asyncio.wait_for(gate.reached.wait(), 20)
+        await gateway.restart()
+        later = [gateway.add_run("echo", payload=n) for n in range(50)]
+        await gateway.until(lambda: closed(gateway, *run_ids, *later))
+    once(gateway, run_ids + later)
+
+
+async def test_many_restarts_under_load_lose_and_double_nothing(gateway: FakeGateway, working: Any) -> None:
+    # Answers of leases that die with a gateway come back when their lease ends (docs/http-api.md section 4): the
+    # fake forgets them in a restart, so only runs whose grant was received are asserted to run once.
+    run_ids = [gateway.add_run("echo", payload=n) for n in range(600)]
+    async with working(echo_worker(gateway, slots=20)):
+        for done in (50, 200, 350, 500):
+            await gateway.until(lambda: sum(r.state == "closed" for r in gateway.runs.values()) >= done)  # noqa: B023
+            await gateway.restart()
+            for run_id in run_ids:
+                run = gateway.runs[run_id]
+                if run.state == "leased" and not run.heard:
+                    gateway.lose_lease(run_id)
+        await gateway.until(lambda: closed(gateway, *run_ids))
+    assert all(gateway.runs[run_id].completions == 1 for run_id in run_ids)
+    assert [gateway.runs[run_id].result for run_id in run_ids] == list(range(600))
+
+
+async def test_a_gateway_that_starts_late_is_waited_for(working: Any, events: Events) -> None:
+    gateway = FakeGateway()
+    await gateway.start()
+    await gateway.stop()
+    async with working(echo_worker(gateway, events)):
+        await events.until("lease_request_failed", count=2)
+        await gateway.start()
+        run_id = gateway.add_run("echo", payload=1)
+        await gateway.until(lambda: closed(gateway, run_id))
+    once(gateway, [run_id])
+    await gateway.stop()
+
+
+async def test_a_stale_lease_at_complete_is_reported_and_not_repeated(
+    gateway: FakeGateway, working: Any, events: Events
+) -> None:
+    worker = horolog.Worker(gateway.url, queue="default", on_event=events, slots=1)
+
+    @worker.handler("task")
+    async def lose(run: horolog.Run) -> int:
+        if run.attempt == 1:
+            await run.heartbeat()
+            gateway.lose_lease(run.run_id)
+        return run.lease_token
+
+    run_id = gateway.add_run("task")
+    async with working(worker):
+        lost = await events.until("lease_lost")
+        await gateway.until(lambda: closed(gateway, run_id))
+    run = gateway.runs[run_id]
+    assert (lost["during"], lost["code"], lost["lease_token"]) == ("complete", "lease_lost", 1)
+    assert (run.outcome, run.result, run.completions, run.refusals) == ("ran", 2, 1, 1)
+
+
+async def test_a_lost_lease_cancels_an_async_handler_and_its_outcome_is_refused(
+    gateway: FakeGateway, working: Any, events: Events
+) -> None:
+    worker = horolog.Worker(gateway.url, queue="default", on_event=events)
+    reasons: list[Any] = []
+
+    @worker.handler("task")
+    async def lose(run: horolog.Run) -> str:
+        if run.attempt == 1 and not reasons:
+            await run.heartbeat()
+            gateway.runs[run.run_id].max_attempts = 5
+            gateway.lose_lease(run.run_id)
+            try:
+                await run.heartbeat()
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                reasons.append(run.stop_reason)
+            return "too late"
+        return "second"
+
+    run_id = gateway.add_run("task")
+    async with working(worker):
+        await events.until("outcome_refused")
+        await gateway.until(lambda: closed(gateway, run_id))
+    assert [type(reason) for reason in reasons] == [horolog.LeaseLost]
+    assert (gateway.runs[run_id].result, gateway.runs[run_id].completions) == ("second", 1)
+
+
+async def test_a_silent_gateway_stops_async_and_plain_handlers_before_the_lease_could_end(
+    working: Any, events: Events
+) -> None:
+    clock = ManualClock(flowing=True)
+    async with FakeGateway(clock=clock) as gateway:
+        worker = horolog.Worker(gateway.url, queue="default", on_event=events, clock=clock, drain_seconds=0)
+        stopped: list[str] = []
+        release = threading.Event()
+
+        @worker.handler("async")
+        async def wait(run: horolog.Run) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.append(type(run.stop_reason).__name__)
+
+        @worker.handler("plain")
+        def wait_plain(run: horolog.Run) -> str:
+            run.cancelled.wait(20)
+            release.wait(20)
+            return type(run.stop_reason).__name__
+
+        runs = [gateway.add_run("async"), gateway.add_run("plain")]
+        async with working(worker):
+            await gateway.until(lambda: all(gateway.runs[run_id].heartbeats == 1 for run_id in runs))
+            await gateway.stop()
+            await clock.advance(20)
+            assert "lease_lost" not in events.names()
+            await clock.advance(5.1)
+            await events.until("lease_lost", count=2)
+            await events.until("outcome_refused")
+            await clock.advance(5)
+            outlived = await events.until("handler_outlived_lease")
+            release.set()
+            await events.until("outcome_refused", count=2)
+        assert stopped == ["LeaseLost"]
+        assert outlived["in_thread"] is True
+        assert [gateway.runs[run_id].completions for run_id in runs] == [0, 0]
+
+
+async def test_a_completion_that_cannot_be_sent_before_the_lease_could_end_is_given_up_and_reported(
+    working: Any, events: Events
+) -> None:
+    clock = ManualClock(flowing=True)
+    async with FakeGateway(clock=clock) as gateway:
+        worker = echo_worker(gateway, events, clock=clock, drain_seconds=0)
+        gateway.refuse("complete", times=1_000)
+        gateway.refuse("heartbeat", times=1_000)
+        run_id = gateway.add_run("echo")
+        async with working(worker):
+            await events.until("delivery_failed")
+            await clock.advance(20)
+            assert "outcome_undelivered" not in events.names()
+            await clock.advance(11)
+            lost = await events.until("outcome_undelivered")
+            assert gateway.runs[run_id].completions == 0
+            gateway.clear_faults()
+        assert (lost["run_id"], lost["during"]) == (run_id, "complete")
+
+
+async def test_a_lease_is_renewed_while_its_completion_waits(working: Any, events: Events) -> None:
+    clock = ManualClock(flowing=True)
+    async with FakeGateway(clock=clock) as gateway:
+        worker = echo_worker(gateway, events, clock=clock)
+        gateway.refuse("complete", times=1_000)
+        run_id = gateway.add_run("echo")
+        async with working(worker):
+            for turn in range(12):
+                await clock.advance(5)
+                await gateway.until(lambda: gateway.runs[run_id].heartbeats >= turn // 3)  # noqa: B023
+            gateway.clear_faults()
+            await clock.advance(5)
+            await gateway.until(lambda: closed(gateway, run_id))
+        once(gateway, [run_id])
+
+
+async def test_a_slow_gateway_answers_each_call_late_and_nothing_is_doubled(gateway: FakeGateway, working: Any) -> None:
+    gate = gateway.hang("complete")
+    run_ids = [gateway.add_run("echo", payload=n) for n in range(5)]
+    async with working(echo_worker(gateway, request_timeout_seconds=0.05)):
+        await asyncio.wait_for(gate.reached.wait(), 20)
+        await gateway.until(lambda: closed(gateway, *run_ids))
+        gate.release()
+        await gateway.until(lambda: gateway.count("complete") >= 2)
+    once(gateway, run_ids)
+
+
+async def test_leasing_stops_while_too_many_outcomes_wait(gateway: FakeGateway, working: Any, events: Events) -> None:
+    gateway.refuse("complete", times=100_000)
+    run_ids = [gateway.add_run("echo") for _ in range(1_500)]
+    async with working(echo_worker(gateway, events, slots=100, drain_seconds=0)):
+        await gateway.until(lambda: sum(run.grants for run in gateway.runs.values()) >= 1_000)
+        await events.until("delivery_failed", count=3)
+        granted = sum(run.grants for run in gateway.runs.values())
+        assert granted < 1_300
+        gateway.clear_faults()
+        await gateway.until(lambda: closed(gateway, *run_ids))
+    once(gateway, run_ids)
+
+
+async def test_empty_answers_at_once_do_not_make_a_tight_loop(working: Any, events: Events) -> None:
+    async with FakeGateway() as gateway:
+        worker = horolog.Worker(gateway.url, queue="default", lease_poll_seconds=0, on_event=events)
+        async with working(worker):
+            await events.until("lease_request_failed", count=3)
+        assert gateway.count("lease") <= 6
+
+
+async def test_a_run_granted_again_to_the_same_worker_while_the_old_thread_still_runs(
+    gateway: FakeGateway, working: Any, events: Events
+) -> None:
+    worker = horolog.Worker(gateway.url, queue="default", on_event=events, slots=2)
+    release, entered = threading.Event(), []
+
+    @worker.handler("task")
+    def stuck(run: horolog.Run) -> int:
+        entered.append(run.lease_token)
+        if run.lease_token == 1:
+            loop.call_soon_threadsafe(gateway.lose_lease, run.run_id)
+            release.wait(20)
+        return run.lease_token
+
+    loop = asyncio.get_running_loop()
+    run_id = gateway.add_run("task")
+    async with working(worker):
+        await gateway.until(lambda: closed(gateway, run_id))
+        release.set()
+        await events.until("lease_lost")
+    assert entered == [1, 2]
+    assert (gateway.runs[run_id].result, gateway.runs[run_id].completions) == (2, 1)

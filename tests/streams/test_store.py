@@ -677,7 +677,7 @@ def test_wherever_the_log_breaks_off_the_store_is_whole_at_an_offset_that_was_ap
     copied_while_open(path, tmp_path / "crashed")
     store.close()
     (log,) = [file for file in (tmp_path / "crashed").glob("*.log") if file.stat().st_size]
-    seen = set()
+    seen: set[int] = set()
     for cut in range(0, log.stat().st_size, 23):
         copy = tmp_path / f"cut{cut}"
         shutil.copytree(tmp_path / "crashed", copy)

@@ -119,8 +119,11 @@ class OfferBook:
             self._of_job.pop(job_id, None)
 
     def _remove(self, run_id: str) -> None:
+        """Forget a candidate and its offer: should it come back (released, retried), it is offered at once."""
         self._candidates.pop(run_id, None)
-        self._answered(run_id)
+        outstanding = self._outstanding.pop(run_id, None)
+        if outstanding is not None and outstanding.gateway_id:
+            self._release_place(outstanding)
 
     def answered(self, run_id: str) -> None:
         """A lease request for this run arrived: the gateway's place is free again, the run is not offered anew."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -36,8 +36,9 @@ from streams.core.envelopes import CommandBatch, Offers, OwnerView
 from streams.core.identity import job_id_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from api.dispatch.calls import FailureCode
     from api.dispatch.link import Link, SendFailure, TimedReplies
 
 REPLY_TIMEOUT_MS: Final = 10_000
@@ -45,9 +46,6 @@ REPLY_TIMEOUT_MS: Final = 10_000
 
 PENDING_MAX: Final = 50_000
 """Commands without an answer; above it a caller hears `overloaded` at once."""
-
-PARTITION_CACHE: Final = 65_536
-"""Job ids whose partition is remembered: a run is asked about some four times within seconds."""
 
 GATEWAY_ID_BYTES: Final = 6
 INCARNATION_BYTES: Final = 6
@@ -86,7 +84,7 @@ class DispatchClient:
         self._calls = PendingCalls(self._alarms, config.reply_timeout_ms)
         self._flush_armed = False
         self._stopping = False
-        self.partition_of = lru_cache(PARTITION_CACHE)(partial(partition_for, partitions=config.partitions))
+        self.partition_of = partial(partition_for, partitions=config.partitions)
         self.desk = LeaseDesk(
             gateway_id=self.gateway_id,
             incarnation=self.incarnation,
@@ -98,6 +96,9 @@ class DispatchClient:
             partition_of=self.partition_of,
             publish_demand=link.publish_demand,
         )
+        self.config: dict[str, bytes] = {}
+        """Topic `config` as read so far."""
+        self.on_config_change: Callable[[str, bytes | None], None] | None = None
         self.commands_total: Counter[str] = Counter()
         self.send_failures_total: Counter[str] = Counter()
 
@@ -264,6 +265,24 @@ class DispatchClient:
             else:
                 self.owners[partition] = view
 
+    def on_config(self, records: Sequence[tuple[str, bytes | None]]) -> None:
+        """See LinkListener."""
+        for key, value in records:
+            if value is None:
+                self.config.pop(key, None)
+            else:
+                self.config[key] = value
+            if self.on_config_change is not None:
+                self.on_config_change(key, value)
+
+    async def write_config(self, key: str, value: bytes) -> None:
+        """Write a record of topic `config` and wait until it is committed. Raises DispatchError."""
+        written: asyncio.Future[SendFailure | None] = asyncio.get_running_loop().create_future()
+        self._link.write_config(key, value, lambda _, failure: written.set_result(failure))
+        failure = await written
+        if failure is not None:
+            raise DispatchError(Failure("overloaded" if failure == "not_written" else "outcome_unknown"))
+
     # Inside
 
     async def _ask_of_runs(self, commands: Sequence[AnyCommand], run_ids: list[str]) -> list[Reply | Failure]:
@@ -328,7 +347,7 @@ class DispatchClient:
         if failure is None:
             return
         self.send_failures_total[failure] += 1
-        code = "overloaded" if failure == "not_written" else "outcome_unknown"
+        code: FailureCode = "overloaded" if failure == "not_written" else "outcome_unknown"
         self._calls.fail([c.request_id for c in commands if not isinstance(c, LeaseRun)], code)
         if failure == "not_written":
             # Otherwise a grant may still come; the request ends by its time.

@@ -65,6 +65,7 @@ class KafkaLinkConfig(msgspec.Struct, frozen=True, kw_only=True):
     replies: str
     offers: str
     owners: str
+    config: str
     reply_partition: int
 
     @classmethod
@@ -77,8 +78,23 @@ class KafkaLinkConfig(msgspec.Struct, frozen=True, kw_only=True):
             replies=topic_name(settings, Topic.REPLIES),
             offers=topic_name(settings, Topic.OFFERS),
             owners=topic_name(settings, Topic.OWNERS),
+            config=topic_name(settings, Topic.CONFIG),
             reply_partition=partition_for(gateway_id, settings.topics.reply_partitions),
         )
+
+
+class _Heard:
+    """What one poll brought, sorted."""
+
+    def __init__(self) -> None:
+        self.first = False
+        self.offers: list[Offers] = []
+        self.replies: list[TimedReplies] = []
+        self.owners: list[tuple[int, OwnerView | None]] = []
+        self.config: list[tuple[str, bytes | None]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.first or self.offers or self.replies or self.owners or self.config)
 
 
 class KafkaLink:
@@ -94,9 +110,10 @@ class KafkaLink:
         self._fatal = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listener: LinkListener | None = None
-        self._owners_end = 0
-        self._owners_read: dict[int, OwnerView | None] | None = {}
-        """Collected until the end that `owners` had at the start; then None."""
+        self._ends: dict[str, int] = {}
+        """Of `owners` and `config` at the start: where to read to before anything is told."""
+        self._first_reading: _Heard | None = _Heard()
+        """Collects until both ends are reached; then None."""
         self._started: asyncio.Event = asyncio.Event()
         self.unreadable_total = 0
         self.errors_total = 0
@@ -122,7 +139,7 @@ class KafkaLink:
             await asyncio.wait_for(self._started.wait(), START_TIMEOUT_S)
         except TimeoutError:
             await self.stop()
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "owners could not be read")) from None  # noqa: SLF001
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "owners and config could not be read")) from None  # noqa: SLF001
 
     def send(self, partition: int, batch: CommandBatch, done: SendDone) -> None:
         """See Link. `done` comes in the loop's thread."""
@@ -145,6 +162,20 @@ class KafkaLink:
         except (BufferError, KafkaException):
             self.errors_total += 1  # The next refresh says it again.
 
+    def write_config(self, key: str, value: bytes, done: SendDone) -> None:
+        """See Link."""
+        try:
+            self._producer.produce(
+                self._config.config,
+                value,
+                key=key.encode(),
+                partition=0,
+                on_delivery=lambda error, message: self._delivered(done, error, message),
+            )
+        except (BufferError, KafkaException):
+            self.errors_total += 1
+            done(None, "not_written")
+
     async def stop(self) -> None:
         """See Link."""
         await asyncio.to_thread(self._producer.flush, STOP_TIMEOUT_S)
@@ -163,9 +194,9 @@ class KafkaLink:
             partition = TopicPartition(topic, config.reply_partition)
             _, end = self._watermarks(partition)
             assignment.append(TopicPartition(topic, config.reply_partition, end))
-        owners = TopicPartition(config.owners, 0)
-        first, self._owners_end = self._watermarks(owners)
-        assignment.append(TopicPartition(config.owners, 0, first))
+        for topic in (config.owners, config.config):
+            first, self._ends[topic] = self._watermarks(TopicPartition(topic, 0))
+            assignment.append(TopicPartition(topic, 0, first))
         self._consumer.assign(assignment)
 
     def _watermarks(self, partition: TopicPartition) -> tuple[int, int]:
@@ -187,41 +218,40 @@ class KafkaLink:
             self._hand_over(messages)
 
     def _hand_over(self, messages: Sequence[Message]) -> None:
-        config = self._config
-        offers: list[Offers] = []
-        replies: list[TimedReplies] = []
-        owners: list[tuple[int, OwnerView | None]] = []
+        heard = self._first_reading or _Heard()
         for message in messages:
             error = message.error()
             if error is not None:
                 self._note(error)
                 continue
-            topic = message.topic()
             try:
-                if topic == config.owners:
-                    owners.append(_owner(message))
-                elif message.key() != self._gateway_key:
-                    continue
-                elif topic == config.replies:
-                    replies.append(TimedReplies(message.timestamp()[1], decode_replies(_value(message))))
-                else:
-                    offers.append(decode_offers(_value(message)))
+                self._sort(heard, message)
             except ValueError:
                 self.unreadable_total += 1
-        known = self._take_owners(owners)
-        if offers or replies or known is not None:
-            self._call_soon(lambda: self._heard(known, replies, offers))
+        if self._first_reading is not None:
+            if not self._read_to_the_ends():
+                return
+            self._first_reading = None
+            heard.first = True
+        if heard:
+            self._call_soon(lambda: self._tell(heard))
 
-    def _take_owners(self, owners: list[tuple[int, OwnerView | None]]) -> list[tuple[int, OwnerView | None]] | None:
-        """Give what to tell; None while the first reading is not complete, or without news."""
-        if self._owners_read is None:
-            return owners or None
-        self._owners_read.update(owners)
-        (position,) = self._consumer.position([TopicPartition(self._config.owners, 0)])
-        if position.offset < self._owners_end and self._owners_end > 0:
-            return None
-        known, self._owners_read = list(self._owners_read.items()), None
-        return known
+    def _sort(self, heard: _Heard, message: Message) -> None:
+        config, topic = self._config, message.topic()
+        if topic == config.owners:
+            heard.owners.append(_owner(message))
+        elif topic == config.config:
+            heard.config.append(((message.key() or b"").decode(), message.value()))
+        elif message.key() != self._gateway_key:
+            return
+        elif topic == config.replies:
+            heard.replies.append(TimedReplies(message.timestamp()[1], decode_replies(_value(message))))
+        else:
+            heard.offers.append(decode_offers(_value(message)))
+
+    def _read_to_the_ends(self) -> bool:
+        positions = self._consumer.position([TopicPartition(topic, 0) for topic in self._ends])
+        return all(self._ends[at.topic] == 0 or at.offset >= self._ends[at.topic] for at in positions)
 
     def _collect_acks(self) -> None:
         while not self._stop.is_set():
@@ -249,22 +279,20 @@ class KafkaLink:
 
     # In the loop
 
-    def _heard(
-        self,
-        owners: list[tuple[int, OwnerView | None]] | None,
-        replies: list[TimedReplies],
-        offers: list[Offers],
-    ) -> None:
+    def _tell(self, heard: _Heard) -> None:
         listener = self._listener
         if listener is None:
             return
-        if owners is not None:
-            listener.on_owners(owners)
+        if heard.config:
+            listener.on_config(heard.config)
+        if heard.owners or heard.first:
+            listener.on_owners(heard.owners)
+        if heard.first:
             self._started.set()
-        if replies:
-            listener.on_replies(replies)
-        if offers:
-            listener.on_offers(offers)
+        if heard.replies:
+            listener.on_replies(heard.replies)
+        if heard.offers:
+            listener.on_offers(heard.offers)
 
 
 _PRODUCER: Final[dict[str, Any]] = {

@@ -98,7 +98,8 @@ class LeaseDesk:
         self._send, self._partition_of, self._publish = send, partition_of, publish_demand
         self._waiters: dict[QueueKey, QueueWaiters[LeasePoll]] = {}
         self._ready: dict[QueueKey, ReadyQueue] = {}
-        self._buckets: dict[str, TokenBucket] = {}
+        self._buckets: dict[QueueKey, TokenBucket] = {}
+        """Of queues, and of whole tenants under (tenant, "")."""
         self._requests: dict[str, _Request] = {}
         self._requested_runs: set[str] = set()
         self._handed: OrderedDict[tuple[str, int], None] = OrderedDict()
@@ -246,12 +247,12 @@ class LeaseDesk:
 
     # What is known
 
-    def set_lease_rate(self, tenant: str, rate_per_s: float | None, share: float = 1.0) -> None:
-        """Bound a tenant's leases a second; None lifts the bound. `share` is this gateway's part of it."""
+    def set_lease_rate(self, tenant: str, rate_per_s: float | None, *, queue: str = "", share: float = 1.0) -> None:
+        """Bound a tenant's leases a second, or those of one queue; None lifts the bound. `share` is this gateway's."""
         now_ms = self._clock.monotonic_ms()
-        bucket = self._buckets.get(tenant)
+        bucket = self._buckets.get((tenant, queue))
         if bucket is None:
-            self._buckets[tenant] = TokenBucket(rate_per_s, now_ms, share)
+            self._buckets[tenant, queue] = TokenBucket(rate_per_s, now_ms, share)
         else:
             bucket.configure(rate_per_s, share, now_ms)
 
@@ -297,7 +298,7 @@ class LeaseDesk:
         ready = self._ready.get(key)
         if waiters is not None and ready is not None and waiters.free > 0 and not self._stopped:
             now_ms = self._broker.now_ms()
-            picks = self._pick(key[0], ready, waiters.free, now_ms)
+            picks = self._pick(key, ready, waiters.free, now_ms)
             if picks:
                 self._request(key, waiters, picks, now_ms)
             self._wake_for(key, waiters, ready, now_ms)
@@ -306,15 +307,23 @@ class LeaseDesk:
             if not waiters:
                 del self._waiters[key]
 
-    def _pick(self, tenant: str, ready: ReadyQueue, free: int, now_ms: int) -> list[tuple[Offer, int]]:
-        bucket = self._buckets.get(tenant)
-        allowed = free if bucket is None else bucket.take(free, self._clock.monotonic_ms())
+    def _pick(self, key: QueueKey, ready: ReadyQueue, free: int, now_ms: int) -> list[tuple[Offer, int]]:
+        taken: list[tuple[TokenBucket, int]] = []
+        allowed = free
+        for bucket in self._buckets_of(key):
+            allowed = bucket.take(allowed, self._clock.monotonic_ms())
+            taken.append((bucket, allowed))
         picks = ready.pop_due(allowed, now_ms)
         if len(picks) < allowed:
             picks += ready.pop_ahead(allowed - len(picks), now_ms, LEASE_AHEAD_MS)
-        if bucket is not None:
-            bucket.give_back(allowed - len(picks))
+        for bucket, count in taken:
+            bucket.give_back(count - len(picks))
         return picks
+
+    def _buckets_of(self, key: QueueKey) -> list[TokenBucket]:
+        if not self._buckets:
+            return []
+        return [bucket for name in ((key[0], ""), key) if (bucket := self._buckets.get(name)) is not None]
 
     def _request(
         self, key: QueueKey, waiters: QueueWaiters[LeasePoll], picks: list[tuple[Offer, int]], now_ms: int
@@ -350,8 +359,7 @@ class LeaseDesk:
         due_ms = ready.next_due_ms(now_ms) if waiters.free else None
         if due_ms is None:
             return
-        bucket = self._buckets.get(key[0])
-        token_ms = 0.0 if bucket is None else bucket.wait_ms()
+        token_ms = max((bucket.wait_ms() for bucket in self._buckets_of(key)), default=0.0)
         if token_ms == float("inf"):
             return
         wake_ms = max(due_ms - LEASE_AHEAD_MS, now_ms + int(token_ms) + 1)

@@ -41,6 +41,10 @@ class LinkListener(Protocol):
         """(partition, owner); None: the partition has no owner. The first call holds all that is known at the start."""
         ...
 
+    def on_config(self, records: Sequence[tuple[str, bytes | None]]) -> None:
+        """(key, value) of topic `config`, all of them from its beginning; None deletes."""
+        ...
+
 
 class Link(Protocol):
     """A way to the log for one gateway."""
@@ -60,6 +64,10 @@ class Link(Protocol):
 
     def publish_demand(self, demand: Demand) -> None:
         """Write a hint; a lost one is replaced by the next."""
+        ...
+
+    def write_config(self, key: str, value: bytes, done: SendDone) -> None:
+        """Write one record of topic `config` with acks=all. It is heard as every other one."""
         ...
 
     async def stop(self) -> None:

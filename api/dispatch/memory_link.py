@@ -66,6 +66,14 @@ class MemoryLink:
         if self.on_demand is not None:
             self.on_demand(demand)
 
+    def write_config(self, key: str, value: bytes, done: SendDone) -> None:
+        """See Link. It is heard at once."""
+        if self.failure is not None:
+            done(None, self.failure)
+            return
+        self._heard_by.on_config([(key, value)])
+        done(self.clock.wall_ms(), None)
+
     async def stop(self) -> None:
         """See Link."""
         self._healthy = False

@@ -1,0 +1,495 @@
+"""Job definitions between the words of HTTP (docs/http-api.md, section 2) and the core's `Definition`. Pure.
+
+`define` makes a whole definition (POST, PUT), `patch` changes one (PATCH), `definition_view` writes one back. Both
+ends are checked here: `check` asks the core's own validation and names the field as the client wrote it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from api.bodies import CalendarRef, JobBody, RetryBody, ScheduleBody, compact
+from api.instants import INSTANT_ALLOWED, instant_text, ms_of_seconds, parse_instant, parse_length_ms
+from api.problems import Problem
+from streams.core.definition import (
+    JOB_ID_PATTERN,
+    NAME_PATTERN,
+    PAYLOAD_BYTES_MAX,
+    Definition,
+    Retry,
+    Schedule,
+)
+from streams.core.time import (
+    INSTALLED_ZONE_DATA,
+    CalendarIntervalSpec,
+    CronSpec,
+    IntervalSpec,
+    InvalidSchedule,
+    LocalOneOffSpec,
+    OneOffSpec,
+    RRuleSpec,
+)
+from streams.core.validate import InvalidDefinition, validate_definition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from msgspec import UnsetType
+
+    from streams.core.time import CalendarSpec
+
+DELAY_SECONDS_MAX: Final = 31_536_000
+EVERY_MS_MIN: Final = 1_000
+EVERY_MS_MAX: Final = 366 * 86_400_000
+LABELS_MAX: Final = 16
+RETRY_BASE_SECONDS_FIXED: Final = 1.0
+RETRY_MAX_SECONDS: Final = 600.0
+"""The ceiling of the backoff (DESIGN section 10); not yet a field of its own."""
+
+QUEUE_DEFAULT: Final = "default"
+MONTHS_PER_YEAR: Final = 12
+
+_TIME_FORMS: Final = ("schedule", "run_at", "run_at_local", "delay_seconds")
+_FORMS_TEXT: Final = ("schedule", "runAt", "runAtLocal", "delaySeconds")
+_CRON_FIELDS: Final = frozenset({"cron", "second", "minute", "hour", "day of month", "month", "day of week"})
+
+_CORE_FIELDS: Final = {
+    "job_id": "jobId",
+    "content_type": "payload",
+    "catch_up": "catchUp",
+    "timeout_ms": "timeoutSeconds",
+    "start_deadline_ms": "startDeadlineSeconds",
+    "jitter_ms": "jitterSeconds",
+    "jitter_kind": "jitterSeconds",
+    "concurrent_runs_max": "overlap",
+    "max_runs": "maxRuns",
+    "start_at_ms": "startAt",
+    "end_at_ms": "endAt",
+    "retry.max_attempts": "retry.maxAttempts",
+    "retry.delay_ms": "retry.baseSeconds",
+    "schedule.at_ms": "runAt",
+}
+"""The core's field names in the words of HTTP, where they differ."""
+
+_SCHEDULE_FIELDS: Final = {
+    "rrule": "schedule.rrule",
+    "dtstart": "schedule.dtStart",
+    "gap": "schedule.gap",
+    "overlapHour": "schedule.overlapHour",
+    "every": "schedule.every",
+    "unit": "schedule.everyCalendar.unit",
+    "localTime": "schedule.everyCalendar.at",
+    "anchorDate": "schedule.everyCalendar.startDate",
+    "at": "runAtLocal",
+    "endAt": "endAt",
+    "window": "startAt",
+    "calendars": "calendars",
+    "jitter": "jitterSeconds",
+}
+
+
+def define(body: JobBody, *, job_id: str, tenant: str, now_ms: int, default_name: str = "") -> Definition:
+    """Make a definition from a whole body. Raises Problem."""
+    name = body.name or default_name
+    if not name:
+        raise Problem("missing_field", "name: is required; send it.", field="name")
+    schedule = _time_form(body, now_ms)
+    if schedule is None:
+        raise _not_one_form("none of them was sent")
+    blank = Definition(
+        job_id=job_id, tenant=tenant, queue=QUEUE_DEFAULT, name=name, task=body.task or name, schedule=schedule
+    )
+    return _apply(blank, body)
+
+
+def patch(definition: Definition, body: JobBody, *, now_ms: int) -> Definition:
+    """Change the fields that the body names (RFC 7396). Raises Problem."""
+    if body.job_id is not UNSET and body.job_id not in (None, definition.job_id):
+        raise Problem("invalid_field", "jobId: cannot be changed; create another job.", field="jobId")
+    changes: dict[str, Any] = {}
+    if body.name is not UNSET:
+        if not body.name:
+            raise Problem("invalid_field", "name: cannot be removed; send a text.", field="name")
+        changes["name"] = body.name
+    if body.task is not UNSET:
+        changes["task"] = body.task or changes.get("name", definition.name)
+    schedule = _time_form(body, now_ms)
+    if schedule is not None:
+        changes["schedule"] = schedule
+    return _apply(msgspec.structs.replace(definition, **changes), body)
+
+
+def check(definition: Definition, *, now_ms: int, calendars: Mapping[str, CalendarSpec] | None = None) -> list[str]:
+    """Give warnings for people. Raises Problem for what the core refuses."""
+    try:
+        return validate_definition(definition, now_ms=now_ms, zone_data=INSTALLED_ZONE_DATA, calendars=calendars or {})
+    except InvalidDefinition as error:
+        cause = error.__cause__
+        if isinstance(cause, InvalidSchedule):
+            raise schedule_problem(cause, definition.schedule) from None
+        field = _CORE_FIELDS.get(error.field, error.field)
+        if field == "payload":
+            raise payload_too_large(len(definition.payload)) from None
+        raise Problem("invalid_field", f"{field}: {error.reason}.", field=field) from None
+
+
+def schedule_problem(error: InvalidSchedule, schedule: Schedule) -> Problem:
+    """Say what is wrong with a schedule, in the field that the client wrote."""
+    if error.field in _CRON_FIELDS and isinstance(schedule, CronSpec):
+        field, code = "schedule.cron", "bad_cron"
+    elif error.field == "time zone":
+        field = "timeZone" if isinstance(schedule, LocalOneOffSpec) else "schedule.timeZone"
+        if isinstance(schedule, CalendarIntervalSpec):
+            field = "schedule.everyCalendar.timeZone"
+        code = "bad_time_zone"
+    else:
+        field, code = _SCHEDULE_FIELDS.get(error.field, "schedule"), "bad_schedule"
+        if field in {"calendars", "jitterSeconds", "endAt"}:
+            code = "invalid_field"
+    if "never fires" in error.reason:
+        code = "never_fires"
+    named = "" if error.field in ("cron", "time zone") else f"{error.field} "
+    detail = f"{field}: {named}{error.text!r}: {error.reason}; {error.fix}."
+    return Problem(code, detail, field=field, allowed=error.fix)
+
+
+def check_job_id(job_id: str, field: str = "jobId") -> str:
+    """Give the id back. Raises Problem."""
+    if JOB_ID_PATTERN.fullmatch(job_id) is None:
+        allowed = "1 to 128 of letters, digits, '.', '_', ':' and '-', first a letter or digit"
+        raise Problem("invalid_field", f"{field}: use {allowed}.", field=field, allowed=allowed)
+    return job_id
+
+
+def check_name(text: str, field: str, code: str = "invalid_field") -> str:
+    """Give a queue's or tenant's name back. Raises Problem."""
+    if NAME_PATTERN.fullmatch(text) is None:
+        allowed = "1 to 100 of letters, digits, '.', '_' and '-', first a letter or digit"
+        raise Problem(code, f"{field}: {text[:40]!r} is no name; use {allowed}.", field=field, allowed=allowed)
+    return text
+
+
+def payload_too_large(size: int, field: str = "payload") -> Problem:
+    """Refuse a payload by size."""
+    detail = f"{field}: {size} bytes, at most {PAYLOAD_BYTES_MAX}; store it elsewhere and send its address."
+    return Problem("payload_too_large", detail, field=field, limit=PAYLOAD_BYTES_MAX)
+
+
+def job_id_of_key(tenant: str, idempotency_key: str) -> str:
+    """Derive the job id of a create with an Idempotency-Key."""
+    return f"k-{_digest('job', tenant, idempotency_key)}"
+
+
+def trigger_id_of_key(tenant: str, job_id: str, idempotency_key: str) -> str:
+    """Derive the trigger id of a trigger with an Idempotency-Key."""
+    return f"t-{_digest('trigger', tenant, job_id, idempotency_key)}"
+
+
+def body_hash(body: bytes) -> str:
+    """Give the same text for bodies that say the same: key order and white space do not count."""
+    canonical = msgspec.json.encode(msgspec.json.decode(body), order="sorted")
+    return hashlib.sha256(canonical).hexdigest()
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _apply(definition: Definition, body: JobBody) -> Definition:
+    """Set every field that the body names; null sets the default."""
+    changes: dict[str, Any] = {}
+    for name, default in (("catch_up", "latest"), ("lane", "normal"), ("max_runs", 0)):
+        value = getattr(body, name)
+        if value is not UNSET:
+            changes[name] = default if value is None else value
+    if body.queue is not UNSET:
+        changes["queue"] = check_name(body.queue or QUEUE_DEFAULT, "queue")
+    if body.overlap is not UNSET:
+        changes["overlap"] = body.overlap or "skip"
+        # HTTP has no bound of its own for `allow`: 0 leaves only that of open runs.
+        changes["concurrent_runs_max"] = 0 if body.overlap == "allow" else 1
+    if body.max_runs is not UNSET and body.max_runs is not None and body.max_runs < 1:
+        raise Problem("invalid_field", "maxRuns: use a whole number from 1, or null.", field="maxRuns")
+    if body.payload is not UNSET:
+        changes["payload"] = read_payload(body.payload)
+        changes["content_type"] = "application/json"
+    if body.retry is not UNSET:
+        changes["retry"] = Retry() if body.retry is None else _retry(definition.retry, body.retry)
+    _apply_seconds(changes, body)
+    for name in ("start_at", "end_at"):
+        text = getattr(body, name)
+        if text is not UNSET:
+            changes[f"{name}_ms"] = None if text is None else read_instant(text, _camel(name))
+    if body.labels is not UNSET:
+        changes["labels"] = _labels(body.labels or {})
+    if body.calendars is not UNSET:
+        changes["calendars"] = _calendars(body.calendars or [])
+    return msgspec.structs.replace(definition, **changes)
+
+
+def _apply_seconds(changes: dict[str, Any], body: JobBody) -> None:
+    for name, field in (
+        ("timeout_seconds", "timeout_ms"),
+        ("start_deadline_seconds", "start_deadline_ms"),
+        ("jitter_seconds", "jitter_ms"),
+    ):
+        seconds = getattr(body, name)
+        if seconds is UNSET:
+            continue
+        if seconds is not None and (seconds < 0 or (seconds == 0 and name == "timeout_seconds")):
+            field_name = _camel(name)
+            raise Problem("invalid_field", f"{field_name}: {seconds:g} is too small.", field=field_name)
+        changes[field] = 0 if seconds is None else _seconds(seconds, _camel(name))
+    if "jitter_ms" in changes:
+        changes["jitter_kind"] = "occurrence" if changes["jitter_ms"] else "none"
+
+
+def _seconds(seconds: float, field: str) -> int:
+    try:
+        return ms_of_seconds(seconds)
+    except (OverflowError, ValueError):
+        raise Problem("invalid_field", f"{field}: {seconds} is no number of seconds.", field=field) from None
+
+
+def read_payload(raw: Raw, field: str = "payload") -> bytes:
+    """Give the compact bytes of a payload; null is empty. Raises Problem."""
+    payload = compact(raw, field)
+    if len(payload) > PAYLOAD_BYTES_MAX:
+        raise payload_too_large(len(payload), field)
+    return payload
+
+
+def read_instant(text: str, field: str) -> int:
+    """Read an instant of the body or the query. Raises Problem."""
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise Problem("invalid_field", f"{field}: {error}.", field=field, allowed=INSTANT_ALLOWED) from None
+
+
+def _retry(retry: Retry, body: RetryBody) -> Retry:
+    backoff = body.backoff or retry.backoff
+    if body.max_seconds not in (None, RETRY_MAX_SECONDS):
+        detail = f"retry.maxSeconds: only {RETRY_MAX_SECONDS:g} is possible; leave it out."
+        raise Problem("invalid_field", detail, field="retry.maxSeconds", limit=RETRY_MAX_SECONDS)
+    delay_ms = retry.delay_ms
+    if body.base_seconds is not None:
+        delay_ms = _seconds(body.base_seconds, "retry.baseSeconds")
+    elif backoff == "fixed" and not delay_ms:
+        delay_ms = _seconds(RETRY_BASE_SECONDS_FIXED, "retry.baseSeconds")
+    attempts = retry.max_attempts if body.max_attempts is None else body.max_attempts
+    return Retry(max_attempts=attempts, backoff=backoff, delay_ms=delay_ms)
+
+
+def _labels(labels: dict[str, str]) -> dict[str, str]:
+    if len(labels) > LABELS_MAX:
+        detail = f"labels: {len(labels)} labels, at most {LABELS_MAX}; remove some."
+        raise Problem("invalid_field", detail, field="labels", limit=LABELS_MAX)
+    return labels
+
+
+def _calendars(calendars: list[str | CalendarRef]) -> tuple[str, ...]:
+    names = []
+    for index, calendar in enumerate(calendars):
+        if isinstance(calendar, CalendarRef):
+            if calendar.mode == "include":
+                field = f"calendars[{index}].mode"
+                raise Problem("invalid_field", f"{field}: only exclude is possible.", field=field, allowed=["exclude"])
+            names.append(calendar.name)
+        else:
+            names.append(calendar)
+    return tuple(names)
+
+
+def _time_form(body: JobBody, now_ms: int) -> Schedule | None:
+    """Give the one time form of the body, None if there is none."""
+    sent = [
+        text for form, text in zip(_TIME_FORMS, _FORMS_TEXT, strict=True) if getattr(body, form) not in (UNSET, None)
+    ]
+    if len(sent) > 1:
+        raise _not_one_form(f"{' and '.join(sent)} were sent")
+    if body.time_zone not in (UNSET, None) and sent != ["runAtLocal"]:
+        detail = "timeZone: belongs beside runAtLocal; a schedule has its own timeZone."
+        raise Problem("bad_schedule", detail, field="timeZone")
+    if isinstance(body.schedule, ScheduleBody):
+        return _schedule(body.schedule)
+    if isinstance(body.run_at, str):
+        return OneOffSpec(at_ms=read_instant(body.run_at, "runAt"))
+    if isinstance(body.run_at_local, str):
+        zone = body.time_zone
+        if not isinstance(zone, str):
+            raise Problem("missing_field", "timeZone: is required beside runAtLocal.", field="timeZone")
+        return LocalOneOffSpec(local=body.run_at_local, time_zone=zone)
+    if isinstance(body.delay_seconds, int | float):
+        return OneOffSpec(at_ms=now_ms + _delay_ms(body.delay_seconds))
+    return None
+
+
+def _delay_ms(seconds: float) -> int:
+    if not 0 <= seconds <= DELAY_SECONDS_MAX:
+        detail = f"delaySeconds: {seconds} is out of range; use 0 to {DELAY_SECONDS_MAX}."
+        raise Problem(
+            "invalid_field",
+            detail,
+            field="delaySeconds",
+            limit=DELAY_SECONDS_MAX,
+            allowed=f"0 to {DELAY_SECONDS_MAX}",
+        )
+    return ms_of_seconds(seconds)
+
+
+def _not_one_form(what: str) -> Problem:
+    detail = f"schedule: send exactly one of {', '.join(_FORMS_TEXT)}; {what}."
+    return Problem("bad_schedule", detail, field="schedule", allowed=list(_FORMS_TEXT))
+
+
+_BELONGS: Final[dict[str, frozenset[str]]] = {
+    "cron": frozenset({"time_zone", "gap", "overlap_hour"}),
+    "every": frozenset({"anchor"}),
+    "every_calendar": frozenset({"gap", "overlap_hour"}),
+    "rrule": frozenset({"dt_start", "time_zone", "gap", "overlap_hour"}),
+}
+"""Form of `schedule`: the fields that may stand beside it."""
+
+
+def _schedule(body: ScheduleBody) -> Schedule:
+    forms = [form for form in _BELONGS if getattr(body, form) is not None]
+    if len(forms) != 1:
+        names = [_camel(form) for form in _BELONGS]
+        detail = f"schedule: must have exactly one of {', '.join(names)}."
+        raise Problem("bad_schedule", detail, field="schedule", allowed=names)
+    form = forms[0]
+    for name in ("time_zone", "gap", "overlap_hour", "anchor", "dt_start"):
+        if getattr(body, name) is not None and name not in _BELONGS[form]:
+            field = f"schedule.{_camel(name)}"
+            raise Problem("bad_schedule", f"{field}: has no meaning beside {_camel(form)}; remove it.", field=field)
+    gap, overlap_hour = body.gap or "shift", body.overlap_hour or "first"
+    zone = body.time_zone or "UTC"
+    if body.cron is not None:
+        return CronSpec(expression=body.cron, time_zone=zone, gap=gap, overlap_hour=overlap_hour)
+    if body.every is not None:
+        anchor_ms = 0 if body.anchor is None else read_instant(body.anchor, "schedule.anchor")
+        return IntervalSpec(every_ms=_every_ms(body.every), anchor_ms=anchor_ms)
+    if body.rrule is not None:
+        if body.dt_start is None:
+            raise Problem("missing_field", "schedule.dtStart: is required beside rrule.", field="schedule.dtStart")
+        return RRuleSpec(
+            rule=body.rrule, dtstart_local=body.dt_start, time_zone=zone, gap=gap, overlap_hour=overlap_hour
+        )
+    return _calendar_interval(body)
+
+
+def _calendar_interval(body: ScheduleBody) -> CalendarIntervalSpec:
+    calendar = body.every_calendar
+    if calendar is None:
+        raise AssertionError(body)
+    return CalendarIntervalSpec(
+        unit="month" if calendar.unit == "year" else calendar.unit,
+        every=calendar.every * (MONTHS_PER_YEAR if calendar.unit == "year" else 1),
+        local_time=calendar.at,
+        anchor_date=calendar.start_date,
+        time_zone=calendar.time_zone,
+        gap=body.gap or "shift",
+        overlap_hour=body.overlap_hour or "first",
+    )
+
+
+def _every_ms(every: int | str) -> int:
+    try:
+        every_ms = parse_length_ms(every)
+    except ValueError as error:
+        raise Problem("bad_schedule", f"schedule.every: {error}.", field="schedule.every") from None
+    if not EVERY_MS_MIN <= every_ms <= EVERY_MS_MAX:
+        detail = f"schedule.every: {every_ms} ms is out of range; use 1 s to 366 d."
+        raise Problem("bad_schedule", detail, field="schedule.every", allowed="1 s to 366 d")
+    return every_ms
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def definition_view(definition: Definition, *, with_payload: bool) -> dict[str, Any]:
+    """Write a definition's fields as docs/http-api.md names them, defaults filled in."""
+    view: dict[str, Any] = {
+        "jobId": definition.job_id,
+        "tenant": definition.tenant,
+        "name": definition.name,
+        "queue": definition.queue,
+        "task": definition.task,
+        **schedule_view(definition.schedule),
+        "retry": {
+            "maxAttempts": definition.retry.max_attempts,
+            "backoff": definition.retry.backoff,
+            "baseSeconds": definition.retry.delay_ms / 1000,
+            "maxSeconds": RETRY_MAX_SECONDS,
+        },
+        "catchUp": definition.catch_up,
+        "overlap": definition.overlap,
+        "timeoutSeconds": definition.timeout_ms / 1000 if definition.timeout_ms else None,
+        "startDeadlineSeconds": definition.start_deadline_ms / 1000 if definition.start_deadline_ms else None,
+        "lane": definition.lane,
+        "labels": definition.labels,
+        "startAt": None if definition.start_at_ms is None else instant_text(definition.start_at_ms),
+        "endAt": None if definition.end_at_ms is None else instant_text(definition.end_at_ms),
+        "maxRuns": definition.max_runs or None,
+        "jitterSeconds": definition.jitter_ms / 1000,
+        "calendars": list(definition.calendars),
+    }
+    if with_payload:
+        view |= payload_view(definition.payload, definition.content_type)
+    return view
+
+
+def payload_view(payload: bytes, content_type: str) -> dict[str, Any]:
+    """Give `payload` as JSON, or `payloadBase64` where it is none."""
+    if not payload:
+        return {"payload": None}
+    if content_type == "application/json" and is_json(payload):
+        return {"payload": Raw(payload)}
+    return {"payloadBase64": base64.b64encode(payload).decode()}
+
+
+def is_json(payload: bytes) -> bool:
+    """Tell whether bytes are one JSON text in UTF-8: a Kafka producer may have written anything."""
+    try:
+        payload.decode()
+        _ANY_JSON.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+_ANY_JSON: Final = msgspec.json.Decoder(Raw)
+
+
+def schedule_view(schedule: Schedule) -> dict[str, Any]:
+    """Give the one time form."""
+    match schedule:
+        case OneOffSpec():
+            return {"runAt": instant_text(schedule.at_ms)}
+        case LocalOneOffSpec():
+            return {"runAtLocal": schedule.local, "timeZone": schedule.time_zone}
+        case CronSpec():
+            form: dict[str, Any] = {"cron": schedule.expression, "timeZone": schedule.time_zone}
+        case IntervalSpec():
+            return {"schedule": {"every": schedule.every_ms, "anchor": instant_text(schedule.anchor_ms)}}
+        case CalendarIntervalSpec():
+            form = {
+                "everyCalendar": {
+                    "unit": schedule.unit,
+                    "every": schedule.every,
+                    "at": schedule.local_time,
+                    "startDate": schedule.anchor_date,
+                    "timeZone": schedule.time_zone,
+                }
+            }
+        case RRuleSpec():
+            form = {"rrule": schedule.rule, "dtStart": schedule.dtstart_local, "timeZone": schedule.time_zone}
+    return {"schedule": form | {"gap": schedule.gap, "overlapHour": schedule.overlap_hour}}

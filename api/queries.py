@@ -1,0 +1,210 @@
+"""Questions about jobs to the owner that holds them, named in topic `owners`; an owner answers from its store.
+
+`OwnerQueries` is what routes use, `HttpQueries` the real one, `MemoryQueries` for tests. A job or page may be milliseconds behind a
+reply that was just read; `jobs.fetch_until` waits where that matters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+
+from api.problems import Problem
+from streams.core.definition import Definition
+from streams.core.state import Job, JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from api.dispatch.client import DispatchClient
+
+QUERY_TIMEOUT_S: Final = 5.0
+"""An owner answers in milliseconds, or it hangs and its watchdog (3 s) ends it."""
+
+CONNECTIONS_PER_OWNER: Final = 16
+
+
+class Page(NamedTuple):
+    """Some jobs of one partition, in key order."""
+
+    jobs: list[Job]
+    next_after: str | None
+    """Where to go on; None at the end of the partition."""
+
+
+class ReadyCount(NamedTuple):
+    """Waiting runs of one line."""
+
+    tenant: str
+    queue: str
+    lane: int
+    ready: int
+
+
+class OwnerQueries(Protocol):
+    """Read only. All raise Problem `no_owner` where nobody answers."""
+
+    async def job(self, job_id: str) -> Job | None:
+        """Give a job."""
+        ...
+
+    async def page(self, partition: int, after: str | None, limit: int, *, tenant: str, queue: str | None) -> Page:
+        """Give the next jobs of a partition behind `after`; a short page is not the last one unless it says so."""
+        ...
+
+    async def ready(self, tenant: str) -> list[ReadyCount]:
+        """Give the waiting runs of a tenant, over all partitions that have an owner."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class _JobAnswer(msgspec.Struct, frozen=True):
+    state: JobState
+    definition: Definition | None
+
+
+class _OneJob(msgspec.Struct, frozen=True):
+    job: _JobAnswer
+
+
+class _JobPage(msgspec.Struct, frozen=True):
+    jobs: list[_JobAnswer]
+    next: str | None
+
+
+class _ReadyRow(msgspec.Struct, frozen=True):
+    tenant: str
+    queue: str
+    lane: int
+    ready: int
+
+
+class _ReadyAnswer(msgspec.Struct, frozen=True):
+    queues: list[_ReadyRow]
+
+
+_ONE_JOB: Final = msgspec.json.Decoder(_OneJob)
+_JOB_PAGE: Final = msgspec.json.Decoder(_JobPage)
+_READY: Final = msgspec.json.Decoder(_ReadyAnswer)
+
+
+class HttpQueries:
+    """Asks owners over their admin HTTP."""
+
+    def __init__(self, client: DispatchClient) -> None:
+        self._client = client
+        self._session: aiohttp.ClientSession | None = None
+
+    async def job(self, job_id: str) -> Job | None:
+        """See OwnerQueries."""
+        body = await self._get(self._client.partition_of(job_id), f"/q/jobs/{quote(job_id, safe='')}", {})
+        return None if body is None else _job(_ONE_JOB.decode(body).job)
+
+    async def page(self, partition: int, after: str | None, limit: int, *, tenant: str, queue: str | None) -> Page:
+        """See OwnerQueries."""
+        query = {"partition": str(partition), "limit": str(limit), "tenant": tenant}
+        if after is not None:
+            query["after"] = after
+        if queue is not None:
+            query["queue"] = queue
+        body = await self._get(partition, "/q/jobs", query)
+        if body is None:
+            return Page([], None)
+        answer = _JOB_PAGE.decode(body)
+        return Page([_job(job) for job in answer.jobs], answer.next)
+
+    async def ready(self, tenant: str) -> list[ReadyCount]:
+        """See OwnerQueries."""
+        urls = {view.query_url: partition for partition, view in self._client.owners.items()}
+        bodies = await asyncio.gather(
+            *(self._get(partition, "/q/queues", {"tenant": tenant}) for partition in urls.values())
+        )
+        return [
+            ReadyCount(row.tenant, row.queue, row.lane, row.ready)
+            for body in bodies
+            if body is not None
+            for row in _READY.decode(body).queues
+        ]
+
+    async def close(self) -> None:
+        """See OwnerQueries."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _get(self, partition: int, path: str, query: Mapping[str, str]) -> bytes | None:
+        """Give the body; None for 404."""
+        view = self._client.owners.get(partition)
+        if view is None:
+            raise _no_owner(partition)
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=QUERY_TIMEOUT_S),
+                connector=aiohttp.TCPConnector(limit_per_host=CONNECTIONS_PER_OWNER),
+            )
+        try:
+            async with self._session.get(view.query_url.rstrip("/") + path, params=query) as response:
+                body = await response.read()
+        except (aiohttp.ClientError, TimeoutError):
+            raise _no_owner(partition) from None
+        if response.status == 404:
+            return None
+        if response.status != 200:
+            raise _no_owner(partition)
+        return body
+
+
+class MemoryQueries:
+    """Answers from a dictionary."""
+
+    def __init__(self, jobs: Mapping[str, Job], partition_of: Callable[[str], int]) -> None:
+        self._jobs = jobs
+        self._partition_of = partition_of
+        self.absent: set[int] = set()
+        """Partitions without an owner."""
+        self.ready_counts: list[ReadyCount] = []
+
+    async def job(self, job_id: str) -> Job | None:
+        """See OwnerQueries."""
+        self._require(self._partition_of(job_id))
+        return self._jobs.get(job_id)
+
+    async def page(self, partition: int, after: str | None, limit: int, *, tenant: str, queue: str | None) -> Page:
+        """See OwnerQueries."""
+        self._require(partition)
+        behind = [
+            job
+            for job_id, job in sorted(self._jobs.items())
+            if self._partition_of(job_id) == partition
+            and (after is None or job_id > after)
+            and job.state.tenant == tenant
+            and (queue is None or job.state.queue == queue)
+        ]
+        page = behind[:limit]
+        return Page(page, page[-1].state.job_id if len(behind) > limit else None)
+
+    async def ready(self, tenant: str) -> list[ReadyCount]:
+        """See OwnerQueries."""
+        return [count for count in self.ready_counts if count.tenant == tenant]
+
+    async def close(self) -> None:
+        """See OwnerQueries."""
+
+    def _require(self, partition: int) -> None:
+        if partition in self.absent:
+            raise _no_owner(partition)
+
+
+def _job(answer: _JobAnswer) -> Job:
+    return Job(answer.state, answer.definition)
+
+
+def _no_owner(partition: int) -> Problem:
+    detail = f"No scheduler answers for partition {partition} at the moment. Repeat the call in a second."
+    return Problem("no_owner", detail)

@@ -531,9 +531,7 @@ class RocksStore:
         found = self._scan(_DUE + floor, _DUE + end, limit, values=True) if floor < end else []
         if start <= self._due_floor < end and limit > 0:
             self._due_floor = found[0][0][1:] if found else end
-        return [
-            DueEntry(int.from_bytes(key[1:9], "big"), key[9:].decode(), tenant.decode()) for key, tenant in found
-        ]
+        return [DueEntry(int.from_bytes(key[1:9], "big"), key[9:].decode(), tenant.decode()) for key, tenant in found]
 
     def ready_heads(self, now_ms: int, after: ReadyLine | None = None, limit: int = 1_000) -> list[ReadyKey]:
         """See Store. One seek for each line that may have a due run, none for lines known to have none."""

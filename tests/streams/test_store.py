@@ -107,9 +107,11 @@ def test_a_ready_key_survives_encoding_and_gives_its_line(key: ReadyKey) -> None
     assert interface.line_prefix_of(key.encode()) == key.line.encode()
 
 
-@given(st.none() | st.integers(0, 2**62), st.lists(ready_keys, max_size=5, unique=True))
-def test_an_index_header_survives_encoding_also_as_a_prefix(deadline: int | None, keys: list[ReadyKey]) -> None:
-    header = IndexHeader(deadline, tuple(keys))
+@given(st.none() | st.integers(0, 2**62), st.lists(ready_keys, max_size=5, unique=True), names)
+def test_an_index_header_survives_encoding_also_as_a_prefix(
+    deadline: int | None, keys: list[ReadyKey], tenant: str
+) -> None:
+    header = IndexHeader(deadline, tuple(keys), tenant)
 
     assert IndexHeader.decode(header.encode()) == header
     assert IndexHeader.decode(header.encode() + b"the state") == header
@@ -405,6 +407,10 @@ LINES = [ReadyLine(t, q, lane) for t, q in (("a", "b"), ("ab", "c"), ("a", "bc")
 times = st.integers(0, 40)
 
 
+def tenant_of(job: str) -> str:
+    return f"tenant of {job}"
+
+
 @st.composite
 def changes(draw: st.DrawFn) -> LedgerChange:
     job = draw(st.sampled_from(JOBS))
@@ -415,7 +421,9 @@ def changes(draw: st.DrawFn) -> LedgerChange:
         return LedgerChange(job, definition=draw(st.none() | st.binary(max_size=4)))
     waits = draw(st.lists(st.tuples(st.sampled_from(LINES), times), max_size=3, unique=True))
     keys = tuple(ReadyKey(*line, due, f"run{due}", job) for line, due in waits)
-    return LedgerChange(job, state=draw(st.binary(max_size=8)), deadline_ms=draw(st.none() | times), ready=keys)
+    return LedgerChange(
+        job, state=draw(st.binary(max_size=8)), deadline_ms=draw(st.none() | times), ready=keys, tenant=tenant_of(job)
+    )
 
 
 steps = st.lists(
@@ -443,7 +451,7 @@ class Model:
 
     def due(self) -> list[DueEntry]:
         entries = [(c.deadline_ms, j) for j, c in self.states.items() if c.deadline_ms is not None]
-        return [DueEntry(*entry) for entry in sorted(entries)]
+        return [DueEntry(ms, job, tenant_of(job)) for ms, job in sorted(entries)]
 
     def ready(self) -> list[ReadyKey]:
         return sorted((k for c in self.states.values() for k in c.ready), key=ReadyKey.encode)
@@ -452,7 +460,7 @@ class Model:
 def as_records(change: LedgerChange) -> list[LedgerRecord]:
     records = []
     if not isinstance(change.state, Unchanged):
-        header = IndexHeader(change.deadline_ms, change.ready).encode()
+        header = IndexHeader(change.deadline_ms, change.ready, change.tenant).encode()
         records.append(LedgerRecord("s", change.job_id, change.state, b"" if change.state is None else header))
     if not isinstance(change.definition, Unchanged):
         records.append(LedgerRecord("d", change.job_id, change.definition))
@@ -463,7 +471,7 @@ def check_against_model(store: Store, model: Model, low_ms: int, high_ms: int) -
     due, waiting = model.due(), model.ready()
     assert store.due(None, high_ms, 3) == [e for e in due if e.deadline_ms <= high_ms][:3]
     after = DueEntry(low_ms, "job3")
-    assert store.due(after, high_ms, 100) == [e for e in due if after < e and e.deadline_ms <= high_ms]
+    assert store.due(after, high_ms, 100) == [e for e in due if after[:2] < e[:2] and e.deadline_ms <= high_ms]
     heads: dict[ReadyLine, ReadyKey] = {}
     for key in waiting:
         heads.setdefault(key.line, key)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import horolog
 from horolog.testing import FakeGateway
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
+
+    import horolog
 
 DRAINED_SECONDS = 30.0  # real time; a worker that does not end fails its test
 

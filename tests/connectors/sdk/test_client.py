@@ -13,12 +13,14 @@ import pytest
 
 import horolog
 from horolog import _calls
-from horolog.testing import FakeGateway, RecordedCall
+from horolog._client import _Repeats
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-UTC = dt.timezone.utc
+    from horolog.testing import FakeGateway, RecordedCall
+
+UTC = dt.UTC
 NINE = dt.datetime(2026, 12, 1, 9, 0, tzinfo=UTC)
 
 
@@ -235,8 +237,6 @@ async def test_503_and_504_are_repeated(gateway: FakeGateway, client: Both, stat
 
 
 async def test_retry_after_is_waited_for() -> None:
-    from horolog._client import _Repeats
-
     repeats = _Repeats(30, now=0.0)
     busy = horolog.UnavailableError(503, "no_owner", "", retry_after_seconds=7)
     assert repeats.delay(busy, 0.0) == 7
@@ -290,9 +290,9 @@ async def test_no_gateway_is_an_error_after_the_retry_time() -> None:
 
 async def test_a_hanging_gateway_is_a_time_out(gateway: FakeGateway) -> None:
     gate = gateway.hang("jobs", times=2)
-    with horolog.Client(gateway.url, retry_seconds=0, timeout_seconds=0.05) as sync:
-        with pytest.raises(horolog.UnreachableError):
-            await asyncio.to_thread(sync.get_job, "job")
+    sync = horolog.Client(gateway.url, retry_seconds=0, timeout_seconds=0.05)
+    with sync, pytest.raises(horolog.UnreachableError):
+        await asyncio.to_thread(sync.get_job, "job")
     async with horolog.AsyncClient(gateway.url, retry_seconds=0, timeout_seconds=0.05) as client:
         with pytest.raises(horolog.UnreachableError):
             await client.get_job("job")
@@ -353,7 +353,7 @@ def test_run_at_local_and_anchor_travel_as_written() -> None:
 
 def test_every_changing_call_but_those_with_a_token_carries_an_idempotency_key() -> None:
     by_token = {"lease", "heartbeat", "complete", "fail", "release", "preview_schedule", "preview_definition"}
-    calls = {
+    calls: dict[str, _calls.Call[Any]] = {
         "create_job": _calls.create_job("n"),
         "put_job": _calls.put_job("j", {}),
         "edit_job": _calls.edit_job("j"),

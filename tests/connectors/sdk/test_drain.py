@@ -7,15 +7,12 @@ import signal
 import sys
 import textwrap
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import horolog
 from horolog.testing import FakeGateway, ManualClock
-
-if TYPE_CHECKING:
-    from conftest import Events
 
 EXIT_SECONDS = 30.0
 
@@ -24,9 +21,7 @@ def closed(gateway: FakeGateway, *run_ids: str) -> bool:
     return all(gateway.runs[run_id].state == "closed" for run_id in run_ids)
 
 
-async def test_stop_lets_running_handlers_finish_and_delivers_their_outcomes(
-    gateway: FakeGateway, events: Events
-) -> None:
+async def test_stop_lets_running_handlers_finish_and_delivers_their_outcomes(gateway: FakeGateway, events: Any) -> None:
     worker = horolog.Worker(gateway.url, queue="default", on_event=events, slots=2)
     gate, thread_gate = asyncio.Event(), threading.Event()
 
@@ -56,7 +51,7 @@ async def test_stop_lets_running_handlers_finish_and_delivers_their_outcomes(
     assert events.of("worker_stopped")[0]["undelivered"] == 0
 
 
-async def test_runs_on_the_wire_while_stopping_are_given_back_unstarted(gateway: FakeGateway, events: Events) -> None:
+async def test_runs_on_the_wire_while_stopping_are_given_back_unstarted(gateway: FakeGateway, events: Any) -> None:
     worker = horolog.Worker(gateway.url, queue="default", on_event=events)
     started: list[str] = []
 
@@ -78,7 +73,7 @@ async def test_runs_on_the_wire_while_stopping_are_given_back_unstarted(gateway:
 
 async def test_a_parked_lease_request_holds_up_no_stop_and_leaves_nothing_leased(gateway: FakeGateway) -> None:
     worker = horolog.Worker(gateway.url, queue="default")
-    worker.handler("task")(lambda run: None)
+    worker.handler("task")(lambda _: None)
     task = asyncio.get_running_loop().create_task(worker.run_async())
     await gateway.until(lambda: gateway.count("lease") == 1)
     worker.stop()
@@ -89,7 +84,7 @@ async def test_a_parked_lease_request_holds_up_no_stop_and_leaves_nothing_leased
     assert len({call.body["requestId"] for call in gateway.calls}) == 1
 
 
-async def test_after_drain_seconds_async_handlers_are_cancelled_and_fail_as_retryable(events: Events) -> None:
+async def test_after_drain_seconds_async_handlers_are_cancelled_and_fail_as_retryable(events: Any) -> None:
     clock = ManualClock(flowing=True)
     async with FakeGateway(clock=clock, retry_delay_seconds=1000) as gateway:
         worker = horolog.Worker(gateway.url, queue="default", on_event=events, clock=clock, drain_seconds=20)
@@ -116,7 +111,7 @@ async def test_after_drain_seconds_async_handlers_are_cancelled_and_fail_as_retr
         assert (run.state, run.failures, run.retryable) == ("retrying", 1, True)
 
 
-async def test_the_lease_is_renewed_during_a_long_drain(events: Events) -> None:
+async def test_the_lease_is_renewed_during_a_long_drain(events: Any) -> None:
     clock = ManualClock(flowing=True)
     async with FakeGateway(clock=clock) as gateway:
         worker = horolog.Worker(gateway.url, queue="default", on_event=events, clock=clock, drain_seconds=600)
@@ -142,7 +137,7 @@ async def test_the_lease_is_renewed_during_a_long_drain(events: Events) -> None:
         assert (run.result, run.grants, run.completions) == ("late but fine", 1, 1)
 
 
-async def test_the_second_stop_does_not_wait_for_handlers(gateway: FakeGateway, events: Events) -> None:
+async def test_the_second_stop_does_not_wait_for_handlers(gateway: FakeGateway, events: Any) -> None:
     worker = horolog.Worker(gateway.url, queue="default", on_event=events, drain_seconds=3_600)
 
     @worker.handler("task")
@@ -177,9 +172,7 @@ async def test_a_cancelled_run_async_delivers_failures_and_stays_cancelled(gatew
     assert gateway.runs[run_id].outcome == "dead"
 
 
-async def test_outcomes_that_wait_for_a_gateway_in_restart_survive_the_stop(
-    gateway: FakeGateway, events: Events
-) -> None:
+async def test_outcomes_that_wait_for_a_gateway_in_restart_survive_the_stop(gateway: FakeGateway, events: Any) -> None:
     worker = horolog.Worker(gateway.url, queue="default", on_event=events)
     gate = asyncio.Event()
 

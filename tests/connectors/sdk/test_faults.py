@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import horolog
 from horolog.testing import FakeGateway, ManualClock
-
-if TYPE_CHECKING:
-    from conftest import Events
 
 
 def closed(gateway: FakeGateway, *run_ids: str) -> bool:
@@ -26,7 +23,7 @@ def once(gateway: FakeGateway, run_ids: list[str]) -> None:
         assert (run.outcome, run.completions, run.grants) == ("ran", 1, 1), run
 
 
-def echo_worker(gateway: FakeGateway, events: Events | None = None, **more: Any) -> horolog.Worker:
+def echo_worker(gateway: FakeGateway, events: Any = None, **more: Any) -> horolog.Worker:
     worker = horolog.Worker(gateway.url, queue="default", on_event=events, **more)
 
     @worker.handler("echo")
@@ -58,7 +55,7 @@ async def test_a_lost_answer_or_request_loses_and_doubles_nothing(
 
 @pytest.mark.parametrize("status", [429, 500, 503, 504, 401])
 async def test_a_refused_batch_of_completes_is_repeated(
-    gateway: FakeGateway, working: Any, events: Events, status: int
+    gateway: FakeGateway, working: Any, events: Any, status: int
 ) -> None:
     gateway.refuse("complete", status=status, times=2)
     run_ids = [gateway.add_run("echo", payload=n) for n in range(5)]
@@ -81,7 +78,7 @@ async def test_only_the_refused_items_of_a_batch_are_repeated_and_others_are_not
 
 
 async def test_an_outcome_the_gateway_will_never_take_is_reported_and_not_repeated(
-    gateway: FakeGateway, working: Any, events: Events
+    gateway: FakeGateway, working: Any, events: Any
 ) -> None:
     gateway.refuse_items("complete", status=422, code="invalid_field")
     gateway.add_run("echo")
@@ -123,7 +120,7 @@ async def test_many_restarts_under_load_lose_and_double_nothing(gateway: FakeGat
     assert [gateway.runs[run_id].result for run_id in run_ids] == list(range(600))
 
 
-async def test_a_gateway_that_starts_late_is_waited_for(working: Any, events: Events) -> None:
+async def test_a_gateway_that_starts_late_is_waited_for(working: Any, events: Any) -> None:
     gateway = FakeGateway()
     await gateway.start()
     await gateway.stop()
@@ -137,7 +134,7 @@ async def test_a_gateway_that_starts_late_is_waited_for(working: Any, events: Ev
 
 
 async def test_a_stale_lease_at_complete_is_reported_and_not_repeated(
-    gateway: FakeGateway, working: Any, events: Events
+    gateway: FakeGateway, working: Any, events: Any
 ) -> None:
     worker = horolog.Worker(gateway.url, queue="default", on_event=events, slots=1)
 
@@ -158,7 +155,7 @@ async def test_a_stale_lease_at_complete_is_reported_and_not_repeated(
 
 
 async def test_a_lost_lease_cancels_an_async_handler_and_its_outcome_is_refused(
-    gateway: FakeGateway, working: Any, events: Events
+    gateway: FakeGateway, working: Any, events: Any
 ) -> None:
     worker = horolog.Worker(gateway.url, queue="default", on_event=events)
     reasons: list[Any] = []
@@ -186,7 +183,7 @@ async def test_a_lost_lease_cancels_an_async_handler_and_its_outcome_is_refused(
 
 
 async def test_a_silent_gateway_stops_async_and_plain_handlers_before_the_lease_could_end(
-    working: Any, events: Events
+    working: Any, events: Any
 ) -> None:
     clock = ManualClock(flowing=True)
     async with FakeGateway(clock=clock) as gateway:
@@ -226,7 +223,7 @@ async def test_a_silent_gateway_stops_async_and_plain_handlers_before_the_lease_
 
 
 async def test_a_completion_that_cannot_be_sent_before_the_lease_could_end_is_given_up_and_reported(
-    working: Any, events: Events
+    working: Any, events: Any
 ) -> None:
     clock = ManualClock(flowing=True)
     async with FakeGateway(clock=clock) as gateway:
@@ -245,7 +242,7 @@ async def test_a_completion_that_cannot_be_sent_before_the_lease_could_end_is_gi
         assert (lost["run_id"], lost["during"]) == (run_id, "complete")
 
 
-async def test_a_lease_is_renewed_while_its_completion_waits(working: Any, events: Events) -> None:
+async def test_a_lease_is_renewed_while_its_completion_waits(working: Any, events: Any) -> None:
     clock = ManualClock(flowing=True)
     async with FakeGateway(clock=clock) as gateway:
         worker = echo_worker(gateway, events, clock=clock)
@@ -272,7 +269,7 @@ async def test_a_slow_gateway_answers_each_call_late_and_nothing_is_doubled(gate
     once(gateway, run_ids)
 
 
-async def test_leasing_stops_while_too_many_outcomes_wait(gateway: FakeGateway, working: Any, events: Events) -> None:
+async def test_leasing_stops_while_too_many_outcomes_wait(gateway: FakeGateway, working: Any, events: Any) -> None:
     gateway.refuse("complete", times=100_000)
     run_ids = [gateway.add_run("echo") for _ in range(1_500)]
     async with working(echo_worker(gateway, events, slots=100, drain_seconds=0)):
@@ -285,7 +282,7 @@ async def test_leasing_stops_while_too_many_outcomes_wait(gateway: FakeGateway, 
     once(gateway, run_ids)
 
 
-async def test_empty_answers_at_once_do_not_make_a_tight_loop(working: Any, events: Events) -> None:
+async def test_empty_answers_at_once_do_not_make_a_tight_loop(working: Any, events: Any) -> None:
     async with FakeGateway() as gateway:
         worker = horolog.Worker(gateway.url, queue="default", lease_poll_seconds=0, on_event=events)
         async with working(worker):
@@ -294,7 +291,7 @@ async def test_empty_answers_at_once_do_not_make_a_tight_loop(working: Any, even
 
 
 async def test_a_run_granted_again_to_the_same_worker_while_the_old_thread_still_runs(
-    gateway: FakeGateway, working: Any, events: Events
+    gateway: FakeGateway, working: Any, events: Any
 ) -> None:
     worker = horolog.Worker(gateway.url, queue="default", on_event=events, slots=2)
     release, entered = threading.Event(), []
@@ -315,3 +312,104 @@ async def test_a_run_granted_again_to_the_same_worker_while_the_old_thread_still
         await events.until("lease_lost")
     assert entered == [1, 2]
     assert (gateway.runs[run_id].result, gateway.runs[run_id].completions) == (2, 1)
+
+
+async def test_a_repeated_lease_request_waits_only_for_what_is_left_of_the_poll(working: Any, events: Any) -> None:
+    clock = ManualClock(flowing=True)
+    async with FakeGateway(clock=clock) as gateway:
+        gate = gateway.hang("lease")
+        gateway.drop_requests("lease")
+        async with working(echo_worker(gateway, events, clock=clock)):
+            await asyncio.wait_for(gate.reached.wait(), 20)
+            await clock.advance(6)
+            await gateway.restart()
+            await gateway.until(lambda: gateway.count("lease") >= 3)
+        first, *repeats = [call.body for call in gateway.calls if call.kind == "lease"]
+        assert first["waitSeconds"] == 20
+        assert repeats[0]["requestId"] == first["requestId"]
+        assert repeats[0]["waitSeconds"] <= 14
+
+
+async def test_runs_of_an_answer_that_took_too_long_are_given_back_unstarted(working: Any, events: Any) -> None:
+    clock = ManualClock(flowing=True)
+    async with FakeGateway(clock=clock) as gateway:
+        started: list[int] = []
+        worker = horolog.Worker(gateway.url, queue="default", clock=clock, on_event=events)
+
+        @worker.handler("task")
+        async def note(run: horolog.Run) -> None:
+            started.append(run.lease_token)
+
+        gate = gateway.hang("lease")
+        run_id = gateway.add_run("task")
+        async with working(worker):
+            await asyncio.wait_for(gate.reached.wait(), 20)
+            await clock.advance(26)
+            gate.release()
+            await gateway.until(lambda: closed(gateway, run_id))
+        run = gateway.runs[run_id]
+        assert (run.releases, run.grants, run.attempt, started) == (1, 2, 1, [2])
+
+
+async def test_runs_that_cannot_be_read_are_reported_and_the_others_run(
+    gateway: FakeGateway, working: Any, events: Any
+) -> None:
+    bad = gateway.add_run("echo", lane="high")
+    gateway.memory.grant = _grant_without_a_token(gateway, bad)  # type: ignore[method-assign]  # the fault under test
+    good = gateway.add_run("echo", payload=1)
+    async with working(echo_worker(gateway, events)):
+        await gateway.until(lambda: closed(gateway, good))
+    assert any("cannot be read" in fields["detail"] for fields in events.of("lease_request_failed"))
+
+
+def _grant_without_a_token(gateway: FakeGateway, bad: str) -> Any:
+    grant = gateway.memory.grant
+
+    def broken(run: Any, worker_id: str, visibility_seconds: float) -> dict[str, Any]:
+        if run.run_id == bad:
+            run.state = "leased"
+            run.lease_ends_at = float("inf")
+            return {"runId": bad}
+        return grant(run, worker_id, visibility_seconds)
+
+    return broken
+
+
+async def test_a_handler_that_blocks_the_loop_beyond_its_lease_has_its_outcome_refused(
+    working: Any, events: Any
+) -> None:
+    clock = ManualClock(flowing=True)
+    async with FakeGateway(clock=clock) as gateway:
+        worker = horolog.Worker(gateway.url, queue="default", clock=clock, on_event=events)
+
+        @worker.handler("task")
+        async def block(run: horolog.Run) -> str:
+            if run.attempt == 1 and run.lease_token == 1:
+                clock._now += 26  # nothing else runs meanwhile, as in a frozen process
+            return f"token {run.lease_token}"
+
+        run_id = gateway.add_run("task")
+        async with working(worker):
+            await events.until("outcome_refused")
+            await clock.advance(10)
+            await gateway.until(lambda: closed(gateway, run_id))
+        assert (gateway.runs[run_id].result, gateway.runs[run_id].completions) == ("token 2", 1)
+
+
+async def test_the_threads_of_a_stopped_worker_end(gateway: FakeGateway) -> None:
+    worker = horolog.Worker(gateway.url, queue="default", slots=3)
+    threads: list[threading.Thread] = []
+
+    @worker.handler("task")
+    def note(run: horolog.Run) -> None:
+        del run
+        threads.append(threading.current_thread())
+
+    run_ids = [gateway.add_run("task") for _ in range(9)]
+    task = asyncio.get_running_loop().create_task(worker.run_async())
+    await gateway.until(lambda: closed(gateway, *run_ids))
+    worker.stop()
+    await asyncio.wait_for(task, 20)
+    for thread in threads:
+        await asyncio.to_thread(thread.join, 20)
+    assert not any(thread.is_alive() for thread in threads)

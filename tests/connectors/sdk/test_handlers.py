@@ -64,7 +64,7 @@ def star(*runs: horolog.Run) -> None: ...
 def test_a_handler_that_does_not_take_exactly_the_run_is_refused_where_it_is_written(
     worker: horolog.Worker, function: Any
 ) -> None:
-    with pytest.raises(TypeError, match="exactly one argument, the run"):
+    with pytest.raises(TypeError, match="exactly one argument"):
         worker.handler("task")(function)
 
 
@@ -89,7 +89,7 @@ def test_a_second_handler_for_a_task_is_refused(worker: horolog.Worker) -> None:
 
 
 def test_a_decorator_without_a_task_name_says_how_to_write_it(worker: horolog.Worker) -> None:
-    with pytest.raises(TypeError, match=r"@worker.handler\("):
+    with pytest.raises(TypeError, match=r"@worker\.handler\("):
         worker.handler(plain_handler)  # type: ignore[arg-type]  # the mistake under test
 
 
@@ -117,7 +117,7 @@ def test_task_names_are_bounded(worker: horolog.Worker, task: str) -> None:
     ],
 )
 def test_arguments_out_of_bounds_are_refused_by_name(arguments: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValueError, match=f"^{named}"):
+    with pytest.raises(ValueError, match=rf"^{named}"):
         horolog.Worker("http://localhost:8080", **{"queue": "billing", **arguments})
 
 

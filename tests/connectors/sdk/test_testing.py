@@ -23,7 +23,7 @@ async def test_a_handler_runs_without_a_server() -> None:
 
 
 async def test_a_plain_handler_runs_in_a_thread() -> None:
-    result = await run_handler(lambda run: threading.current_thread() is threading.main_thread())
+    result = await run_handler(lambda _: threading.current_thread() is threading.main_thread())
     assert (result.outcome, result.result) == ("completed", False)
 
 
@@ -40,7 +40,7 @@ async def test_failures_tell_whether_they_are_retried() -> None:
 
 
 async def test_a_result_that_is_not_json_is_found() -> None:
-    result = await run_handler(lambda run: {1, 2})
+    result = await run_handler(lambda _: {1, 2})
     assert (result.outcome, result.error_type, result.retryable) == ("failed", "ResultNotJson", False)
 
 
@@ -143,7 +143,11 @@ async def test_the_manual_clock_fires_timers_in_order_each_at_its_own_instant() 
     clock.call_at(3, lambda: fired.append(("c", clock.monotonic())))
     clock.call_at(1, lambda: fired.append(("a", clock.monotonic())))
     clock.call_at(2, lambda: fired.append(("cancelled", clock.monotonic()))).cancel()
-    clock.call_at(1, lambda: clock.call_at(2.5, lambda: fired.append(("b", clock.monotonic()))) and None)
+
+    def arm_another() -> None:
+        clock.call_at(2.5, lambda: fired.append(("b", clock.monotonic())))
+
+    clock.call_at(1, arm_another)
     await clock.advance(2.9)
     assert fired == [("a", 1), ("b", 2.5)]
     await clock.advance(0.2)

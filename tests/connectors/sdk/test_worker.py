@@ -6,17 +6,14 @@ import asyncio
 import logging
 import threading
 from contextvars import ContextVar
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 import horolog
 from horolog._events import EVENTS
 from horolog.testing import FakeGateway, ManualClock
-
-if TYPE_CHECKING:
-    from conftest import Events
 
 
 def closed(gateway: FakeGateway, *run_ids: str) -> bool:
@@ -63,7 +60,7 @@ async def test_the_run_tells_a_handler_all_about_itself(gateway: FakeGateway, wo
     run = seen[0]
     assert (run.run_id, run.job_id, run.task, run.queue) == (run_id, "job-1", "task", "default")
     assert (run.attempt, run.max_attempts, run.lease_token, run.payload) == (1, 5, 1, [1, "ü"])
-    assert run.scheduled_for == datetime(2026, 12, 1, 9, 0, tzinfo=timezone.utc)
+    assert run.scheduled_for == datetime(2026, 12, 1, 9, 0, tzinfo=UTC)
     assert run.lease_expires_at.tzinfo is not None
     assert run.labels == {"team": "a"}
     assert not run.cancelled.is_set()
@@ -147,7 +144,7 @@ async def test_outcomes_travel_in_batches(gateway: FakeGateway, working: Any) ->
 
 
 async def test_an_exception_is_a_failure_that_is_retried_with_its_text(
-    gateway: FakeGateway, working: Any, events: Events
+    gateway: FakeGateway, working: Any, events: Any
 ) -> None:
     worker = horolog.Worker(gateway.url, queue="default", on_event=events)
 
@@ -171,9 +168,11 @@ async def test_a_permanent_failure_is_not_retried(gateway: FakeGateway, working:
     worker = horolog.Worker(gateway.url, queue="default")
 
     async def refuse(run: horolog.Run) -> None:
+        del run
         raise horolog.PermanentFailure("no such customer")
 
     def refuse_plain(run: horolog.Run) -> None:
+        del run
         raise horolog.PermanentFailure("no such customer")
 
     worker.handler("task")(refuse if is_async else refuse_plain)
@@ -237,10 +236,10 @@ async def test_error_texts_are_bounded_and_may_hold_anything(gateway: FakeGatewa
 
 
 async def test_an_unknown_task_fails_as_retryable_and_names_the_known_ones(
-    gateway: FakeGateway, working: Any, events: Events
+    gateway: FakeGateway, working: Any, events: Any
 ) -> None:
     worker = horolog.Worker(gateway.url, queue="default", on_event=events)
-    worker.handler("known")(lambda run: None)
+    worker.handler("known")(lambda _: None)
     run_id = gateway.add_run("other", max_attempts=1)
     async with working(worker):
         await gateway.until(lambda: closed(gateway, run_id))
@@ -256,7 +255,7 @@ async def test_a_plain_function_that_returns_a_coroutine_fails_and_says_what_to_
 
     async def work() -> None: ...
 
-    worker.handler("task")(lambda run: work())
+    worker.handler("task")(lambda _: work())
     run_id = gateway.add_run("task", max_attempts=1)
     async with working(worker):
         await gateway.until(lambda: closed(gateway, run_id))
@@ -325,13 +324,16 @@ async def test_a_cancelled_plain_handler_sees_the_event_and_may_finish_its_work(
 ) -> None:
     worker = horolog.Worker(gateway.url, queue="default")
 
+    def beat_for_ever(run: horolog.Run) -> None:
+        while True:
+            run.heartbeat_sync()
+
     @worker.handler("stops")
     def stops(run: horolog.Run) -> None:
         run.heartbeat_sync()
         loop.call_soon_threadsafe(gateway.cancel_run, run.run_id)
         with pytest.raises(horolog.RunCancelled):
-            while True:
-                run.heartbeat_sync()
+            beat_for_ever(run)
         assert run.cancelled.wait(20)
         run.raise_if_cancelled()
 
@@ -339,8 +341,7 @@ async def test_a_cancelled_plain_handler_sees_the_event_and_may_finish_its_work(
     def finishes(run: horolog.Run) -> str:
         loop.call_soon_threadsafe(gateway.cancel_run, run.run_id)
         with pytest.raises(horolog.RunCancelled):
-            while True:
-                run.heartbeat_sync()
+            beat_for_ever(run)
         return "finished all the same"
 
     loop = asyncio.get_running_loop()
@@ -383,7 +384,7 @@ async def test_progress_is_bounded_and_checked_where_it_is_set(gateway: FakeGate
             run.progress("x" * 4095)
         with pytest.raises(TypeError):
             run.progress(object())
-        with pytest.raises(RuntimeError, match="await run.heartbeat"):
+        with pytest.raises(RuntimeError, match=r"await run\.heartbeat"):
             run.heartbeat_sync()
         return "checked"
 
@@ -417,7 +418,7 @@ async def test_a_run_that_outlasts_its_time_out_fails_as_retryable(working: Any)
         assert "longer than timeoutSeconds=3.0" in str(run.error)
 
 
-async def test_a_wrong_token_ends_the_worker_with_the_error(events: Events) -> None:
+async def test_a_wrong_token_ends_the_worker_with_the_error(events: Any) -> None:
     async with FakeGateway(tokens={"right": "default"}) as gateway:
         worker = horolog.Worker(gateway.url, queue="default", token="wrong", on_event=events)  # noqa: S106 - a test's
         with pytest.raises(horolog.UnauthorizedError, match="token is not known"):
@@ -436,7 +437,7 @@ async def test_an_unknown_queue_ends_the_worker_with_the_error() -> None:
 async def test_the_right_token_is_sent_with_every_call(working: Any) -> None:
     async with FakeGateway(tokens={"right": "default"}) as gateway:
         worker = horolog.Worker(gateway.url, queue="default", token="right")  # noqa: S106 - a test's
-        worker.handler("task")(lambda run: None)
+        worker.handler("task")(lambda _: None)
         run_id = gateway.add_run("task")
         async with working(worker):
             await gateway.until(lambda: closed(gateway, run_id))
@@ -445,7 +446,7 @@ async def test_the_right_token_is_sent_with_every_call(working: Any) -> None:
 
 async def test_a_worker_runs_once_at_a_time_and_may_run_again(gateway: FakeGateway) -> None:
     worker = horolog.Worker(gateway.url, queue="default")
-    worker.handler("task")(lambda run: None)
+    worker.handler("task")(lambda _: None)
     for _ in range(2):
         run_id = gateway.add_run("task")
         task = asyncio.get_running_loop().create_task(worker.run_async())
@@ -459,11 +460,11 @@ async def test_a_worker_runs_once_at_a_time_and_may_run_again(gateway: FakeGatew
 
 
 async def test_every_event_is_in_the_table_and_becomes_one_log_record(
-    gateway: FakeGateway, working: Any, events: Events, caplog: pytest.LogCaptureFixture
+    gateway: FakeGateway, working: Any, events: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="horolog.worker")
     worker = horolog.Worker(gateway.url, queue="default", on_event=events, worker_id="w-1")
-    worker.handler("task")(lambda run: None)
+    worker.handler("task")(lambda _: None)
     run_id = gateway.add_run("task")
     async with working(worker):
         await events.until("run_finished")
@@ -482,7 +483,7 @@ async def test_a_hook_that_raises_does_not_stop_the_worker(
         raise ZeroDivisionError(event, fields)
 
     worker = horolog.Worker(gateway.url, queue="default", on_event=hook)
-    worker.handler("task")(lambda run: None)
+    worker.handler("task")(lambda _: None)
     run_id = gateway.add_run("task")
     async with working(worker):
         await gateway.until(lambda: closed(gateway, run_id))
@@ -498,7 +499,7 @@ async def test_a_new_run_is_taken_while_others_are_busy(gateway: FakeGateway, wo
         del run
         await gate.wait()
 
-    worker.handler("fast")(lambda run: "fast")
+    worker.handler("fast")(lambda _: "fast")
     slow_id = gateway.add_run("slow")
     async with working(worker):
         await gateway.until(lambda: gateway.runs[slow_id].state == "leased")

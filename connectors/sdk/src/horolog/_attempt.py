@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 STOP_MARGIN_SECONDS = 5.0  # DESIGN section 10: time for the handler to notice before anybody else may start
-_EVENT_LOCK = threading.Lock()  # guards the lazy creation of stop events; held for nanoseconds
+_LOCK = threading.Lock()  # guards what handlers in threads and the loop both touch; held for nanoseconds
 
 
 class Phase(enum.Enum):
@@ -94,16 +94,35 @@ class Attempt:
         """Record why the handler is to stop; False if it was told before. A lost lease overrides every other reason."""
         if self.reason is not None and (self.lease_is_lost or not isinstance(reason, LeaseLost)):
             return False
-        with _EVENT_LOCK:
+        with _LOCK:
             self.reason = reason
             event = self.stop_event
         if event is not None:
             event.set()
         return True
 
+    def set_progress(self, text: str) -> None:
+        """Set what the next heartbeat carries; from any thread."""
+        with _LOCK:
+            self.progress = text
+
+    def take_progress(self) -> str | None:
+        """Return and clear what this heartbeat carries."""
+        if self.progress is None:
+            return None
+        with _LOCK:
+            text, self.progress = self.progress, None
+            return text
+
+    def return_progress(self, text: str | None) -> None:
+        """Put back what could not be sent, unless the handler has set something newer."""
+        with _LOCK:
+            if self.progress is None:
+                self.progress = text
+
     def event(self) -> threading.Event:
         """Return the event that is set when the handler is told to stop; made at first use: most runs never ask."""
-        with _EVENT_LOCK:
+        with _LOCK:
             if self.stop_event is None:
                 self.stop_event = threading.Event()
                 if self.reason is not None:

@@ -3,7 +3,7 @@
 Each method is declared once, in `_calls`; the descriptor below gives it its sync or async form. A call is
 repeated with the same idempotency key on broken connections, time-outs, 503 and 504, with backoff and
 `Retry-After`, until `retry_seconds` are over; then the last error is raised. `Client` may be shared between
-threads: each thread has its own connection.
+threads: a connection serves one call at a time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import http.client
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from horolog import _calls
 from horolog._calls import Answer, Call
@@ -30,13 +30,14 @@ T = TypeVar("T")
 
 REQUEST_TIMEOUT_SECONDS = 15.0  # the gateway gives up on its own wait (504) at about 10 s
 RETRY_SECONDS = 30.0  # covers the take-over of a partition, at most 15 s (DESIGN section 1)
+_IDLE_MAX = 10  # connections that a `Client` keeps for later calls; more threads than that open their own
 _BACKOFF_BASE_SECONDS = 0.1
 _BACKOFF_MAX_SECONDS = 5.0
 _REPEATABLE = frozenset({503, 504})  # docs/http-api.md section 1; 500 is a defect and repeating it helps nobody
 
 
 def _check(answer: Answer, call: Call[T]) -> T:
-    if answer.status < 400 or answer.status in call.accept:
+    if answer.status < 300 or answer.status in call.accept:
         return call.read(answer)
     body = answer.body if isinstance(answer.body, Mapping) else {}
     raise error_from_problem(answer.status, body, retry_after_seconds=retry_after(answer.headers))
@@ -191,9 +192,9 @@ class Client(_Api):
         self._token = token
         self._timeout_seconds = timeout_seconds
         self._retry_seconds = retry_seconds
-        self._local = threading.local()
         self._lock = threading.Lock()
-        self._connections: list[http.client.HTTPConnection] = []
+        self._idle: list[http.client.HTTPConnection] = []
+        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -202,9 +203,10 @@ class Client(_Api):
         self.close()
 
     def close(self) -> None:
-        """Close the connections of all threads."""
+        """Close the connections; a later call opens one for itself only."""
         with self._lock:
-            connections, self._connections = self._connections, []
+            connections, self._idle = self._idle, []
+            self._closed = True
         for connection in connections:
             connection.close()
 
@@ -227,28 +229,35 @@ class Client(_Api):
         if call.body is not None:
             headers["Content-Type"] = "application/json"
         body = None if call.body is None else call.body.encode()
-        connection = self._connection(self._timeout_seconds + call.wait_seconds)
+        connection = self._take(self._timeout_seconds + call.wait_seconds)
         try:
             connection.request(call.method, self._base.path + call.path, body, headers)
             response = connection.getresponse()
             raw = response.read()
         except (OSError, http.client.HTTPException) as error:
-            connection.close()  # http.client connects again at the next request
+            connection.close()
             message = f"{call.method} {call.path}: {error or type(error).__name__}"
             raise UnreachableError(message) from error
+        self._put(connection)
         lowered = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, lowered, decode_body(raw, response.status))
 
-    def _connection(self, timeout_seconds: float) -> http.client.HTTPConnection:
-        connection = cast("http.client.HTTPConnection | None", getattr(self._local, "connection", None))
+    def _take(self, timeout_seconds: float) -> http.client.HTTPConnection:
+        """Return an idle connection, or a new one; each belongs to one thread at a time."""
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
         if connection is None:
             secure = self._base.scheme == "https"
             kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-            connection = kind(self._base.hostname or "", self._base.port, timeout=timeout_seconds)
-            self._local.connection = connection
-            with self._lock:
-                self._connections.append(connection)
+            connection = kind(self._base.hostname or "", self._base.port)
         connection.timeout = timeout_seconds
         if connection.sock is not None:
             connection.sock.settimeout(timeout_seconds)
         return connection
+
+    def _put(self, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            if not self._closed and len(self._idle) < _IDLE_MAX:
+                self._idle.append(connection)
+                return
+        connection.close()

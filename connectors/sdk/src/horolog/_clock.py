@@ -31,16 +31,23 @@ class Clock(Protocol):
         """Call `callback` on the loop once `monotonic()` has reached `when`."""
 
 
+_BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
 class SystemClock:
-    """The host's monotonic clock and the running loop's timers."""
+    """The host's monotonic clock and the running loop's timers.
+
+    Where the system has it (Linux), the clock also counts the time that the machine was suspended: a lease goes on
+    running out while a laptop sleeps or a virtual machine is paused.
+    """
 
     def monotonic(self) -> float:
-        """Return `time.monotonic()`."""
-        return time.monotonic()
+        """Return monotonic seconds."""
+        return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Arm a timer on the running loop."""
-        delay = max(0.0, when - time.monotonic())
+        delay = max(0.0, when - self.monotonic())
         return asyncio.get_running_loop().call_later(delay, callback)
 
 

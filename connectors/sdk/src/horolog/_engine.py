@@ -59,7 +59,7 @@ class Engine:
         self._handlers = handlers
         self._clock = clock
         self._emit = emit
-        self._transport = Transport(settings.url, token=settings.token)
+        self._transport = Transport(settings.url, token=settings.token, connections_max=0)
         self._outbox = Outbox(
             self._transport,
             clock=clock,
@@ -119,6 +119,7 @@ class Engine:
         try:
             await self._drain()
         finally:
+            self._executor.close()
             await self._outbox.close()
             await self._keeper.close()
             await self._transport.close()
@@ -182,15 +183,30 @@ class Engine:
     def _take(self, runs: list[Mapping[str, Any]], sent_at: float) -> None:
         self._outbox.trace = self._emit.wants_every_run
         now = self._clock.monotonic()
-        attempts = [Attempt(wire, sent_at=sent_at, now=now) for wire in runs]
-        self._keeper.add(attempts)
-        for attempt in attempts:
+        fresh: list[Attempt] = []
+        for attempt in self._attempts(runs, sent_at, now):
+            if now >= attempt.stop_at:  # the answer took longer than the lease can be trusted
+                self._outbox.release(attempt, "late_answer")
+            else:
+                fresh.append(attempt)
+        self._keeper.add(fresh)
+        for attempt in fresh:
             self._executor.start(attempt)
 
     def _give_back(self, runs: list[Mapping[str, Any]], sent_at: float) -> None:
-        now = self._clock.monotonic()
-        for wire in runs:
-            self._outbox.release(Attempt(wire, sent_at=sent_at, now=now), "worker_stopping")
+        for attempt in self._attempts(runs, sent_at, self._clock.monotonic()):
+            self._outbox.release(attempt, "worker_stopping")
+
+    def _attempts(self, runs: list[Mapping[str, Any]], sent_at: float, now: float) -> list[Attempt]:
+        read = (self._attempt(wire, sent_at, now) for wire in runs)
+        return [attempt for attempt in read if attempt is not None]
+
+    def _attempt(self, wire: Mapping[str, Any], sent_at: float, now: float) -> Attempt | None:
+        try:
+            return Attempt(wire, sent_at=sent_at, now=now)
+        except (KeyError, TypeError, ValueError) as error:
+            self._emit("lease_request_failed", detail=f"a leased run cannot be read: {error!r}")
+            return None
 
     def _freed(self) -> None:
         self._changed.set()

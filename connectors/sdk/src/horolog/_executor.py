@@ -94,6 +94,10 @@ class Executor:
         if attempt.task is not None and attempt.started:
             attempt.task.cancel(reason)
 
+    def close(self) -> None:
+        """End idle threads; busy ones end after their handler."""
+        self._threads.close()
+
     async def _run_async(self, attempt: Attempt, function: Function) -> None:
         attempt.started = True
         if attempt.reason is not None:
@@ -171,7 +175,11 @@ def _type_name(error: BaseException) -> str:
 def describe(error: BaseException) -> str:
     """Return an error's text with its traceback, bounded; the text alone for failures raised on purpose."""
     if isinstance(error, (_Failure, PermanentFailure)):
-        return bounded(str(error) or type(error).__name__)
+        try:
+            text = str(error)
+        except Exception:  # noqa: BLE001 - an exception's own __str__ may fail in any way
+            text = ""
+        return bounded(text or type(error).__name__)
     frames = traceback.format_exception(type(error), error, error.__traceback__, limit=-20)
     return bounded("".join(frames).rstrip())
 
@@ -182,7 +190,7 @@ class _Threads:
     def __init__(self, size: int, on_end: Callable[[Attempt, _Returned | BaseException], None]) -> None:
         self._size = size
         self._on_end = on_end
-        self._work: SimpleQueue[tuple[Attempt, Function]] = SimpleQueue()
+        self._work: SimpleQueue[tuple[Attempt, Function] | None] = SimpleQueue()
         self._ended: deque[tuple[Attempt, _Returned | BaseException]] = deque()
         self._waking = False
         self._threads = 0
@@ -198,12 +206,20 @@ class _Threads:
             threading.Thread(target=self._serve, args=(loop,), name=name, daemon=True).start()
         self._work.put((attempt, function))
 
+    def close(self) -> None:
+        """Let every thread end once it has no work."""
+        for _ in range(self._threads):
+            self._work.put(None)
+
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         while True:
-            attempt, function = self._work.get()
+            work = self._work.get()
+            if work is None:
+                return
+            attempt, function = work
             ended = contextvars.copy_context().run(_call_plain, attempt, function)
             self._ended.append((attempt, ended))
-            del attempt, function, ended
+            del work, attempt, function, ended  # an idle thread keeps no run alive
             if not self._waking:
                 self._waking = True
                 try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from horolog._attempt import Attempt, Phase
 from horolog._errors import LeaseLost, RunCancelled, RunStopped, RunTimedOut, UnreachableError
-from horolog._outbox import REPEATABLE
+from horolog._outbox import REPEATABLE, matches
 from horolog._retry import backoff_seconds
 from horolog._wire import to_json
 
@@ -111,6 +111,8 @@ class LeaseKeeper:
         if now - self._wakes_at >= LOOP_BLOCKED_SECONDS:
             self._emit("loop_blocked", seconds=round(now - self._wakes_at, 3))
         wake_at = now + TICK_SECONDS
+        if self.live:  # armed before anything else: no defect below may end the heartbeats
+            self._wake_by(wake_at)
         due: list[Attempt] = []
         for attempt in list(self.live):
             wake_at = min(wake_at, self._mind(attempt, now))
@@ -172,7 +174,7 @@ class LeaseKeeper:
         parts = []
         for attempt in attempts:
             part = f'{{"runId":{to_json(attempt.run_id)},"leaseToken":{attempt.token}'
-            text, attempt.progress = attempt.progress, None
+            text = attempt.take_progress()
             if text is not None:
                 progress[attempt] = text
                 part += f',"progress":{text}'
@@ -186,7 +188,7 @@ class LeaseKeeper:
             self._failed(attempts, progress, str(error))
             return
         results = answer.body.get("runs") if answer.status == 200 else None
-        if not isinstance(results, list) or len(results) != len(attempts):
+        if not matches(results, len(attempts)):
             self._failed(attempts, progress, f"HTTP {answer.status} {answer.body.get('code', '')}".strip())
             return
         again = [
@@ -234,8 +236,7 @@ class LeaseKeeper:
         self._emit("heartbeat_failed", runs=len(attempts), detail=why, repeat_after_seconds=wait)
         again_at = self._clock.monotonic() + wait
         for attempt in attempts:
-            if attempt.progress is None:
-                attempt.progress = progress.get(attempt)
+            attempt.return_progress(progress.get(attempt))
             attempt.heartbeat_at = min(attempt.heartbeat_at, again_at)
         if self.live:
             self._wake_by(again_at)

@@ -2,8 +2,9 @@
 
 Slots are reserved before the request goes out, so a worker never holds more runs than it can start. An answer
 that was lost is asked for again with the same request id for `REPEAT_SECONDS`; the lease clock of its runs
-starts at the first sending. On `close` a parked request is ended in a way that loses no run: the same request
-is sent again without waiting, and what it brings is handed to `give_back`.
+starts at the first sending, so a repeat waits only for what is left of the poll. On `close` a parked request is
+ended in a way that loses no run: the same request is sent again without waiting, and what it brings is handed to
+`give_back`.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ class Leaser:
             began = self._clock.monotonic()
             floor = 0.0
             try:
-                runs = await self._ask(count, request_id, self._poll_seconds)
+                runs = await self._ask(count, request_id, max(0.0, self._poll_seconds - round(began - sent_at, 3)))
             except UnreachableError as error:
                 why = str(error)
             except ApiError as error:

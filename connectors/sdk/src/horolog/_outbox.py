@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from horolog._attempt import Attempt, Phase
 from horolog._clock import Clock, sleep
@@ -172,6 +172,11 @@ def _item(attempt: Attempt) -> str:
     return f'{{"runId":{to_json(attempt.run_id)},"leaseToken":{attempt.token}}}'
 
 
+def matches(results: Any, count: int) -> TypeGuard[list[dict[str, Any]]]:
+    """Whether a batch form's answer has the promised shape: one object per item."""
+    return isinstance(results, list) and len(results) == count and all(isinstance(it, dict) for it in results)
+
+
 class _Lane:
     """One kind of outcome: its queue and its batches in flight."""
 
@@ -262,7 +267,7 @@ class _Lane:
         await sleep(self._outbox.clock, wait)
 
     def _settle(self, batch: list[_Item], results: Any) -> None:
-        if not isinstance(results, list) or len(results) != len(batch):
+        if not matches(results, len(batch)):
             self._later(batch, "the answer does not match the batch", 0.0)
             return
         again: list[_Item] = []

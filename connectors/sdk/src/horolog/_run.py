@@ -126,7 +126,7 @@ class Run:
         if len(text.encode()) > PROGRESS_BYTES_MAX:
             message = f"progress: more than {PROGRESS_BYTES_MAX} bytes of JSON"
             raise ValueError(message)
-        self._attempt.progress = text
+        self._attempt.set_progress(text)
 
     async def heartbeat(self) -> None:
         """Renew the lease and send the progress now, and wait until it is confirmed.

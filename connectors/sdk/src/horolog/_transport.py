@@ -21,7 +21,7 @@ from horolog._errors import UnreachableError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_CONNECTIONS_MAX = 100  # lease requests park; heartbeats and outcomes must not wait behind them
+CONNECTIONS_MAX = 100  # for a client; a worker takes 0 (no bound): heartbeats may not wait behind parked leases
 _JSON = "application/json"
 
 
@@ -43,11 +43,12 @@ class Requests(Protocol):
 class Transport:
     """One gateway's address and the session that talks to it."""
 
-    def __init__(self, url: str, *, token: str | None = None) -> None:
+    def __init__(self, url: str, *, token: str | None = None, connections_max: int = CONNECTIONS_MAX) -> None:
         self._url = split_url(url).geturl()
         self._headers = {"Accept": _JSON}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
+        self._connections_max = connections_max
         self._session: aiohttp.ClientSession | None = None
 
     async def request(
@@ -64,7 +65,7 @@ class Transport:
         if session is None:
             session = self._session = aiohttp.ClientSession(
                 headers=self._headers,
-                connector=aiohttp.TCPConnector(limit=_CONNECTIONS_MAX),
+                connector=aiohttp.TCPConnector(limit=self._connections_max),
                 auto_decompress=True,
                 skip_auto_headers=("User-Agent",),
             )
@@ -110,13 +111,19 @@ def split_url(url: str) -> SplitResult:
 
 
 def decode_body(raw: bytes, status: int) -> Any:
-    """Return the decoded JSON body; what a proxy sent instead of JSON becomes an object with `detail` for errors."""
+    """Return the JSON object of an answer; what a proxy sent in its place becomes an object with `detail` for errors.
+
+    Raises UnreachableError for a success that is not a JSON object: that was not the gateway.
+    """
     if not raw:
         return {}
     try:
-        return json.loads(raw)
+        body = json.loads(raw)
     except ValueError:
-        if status >= 400:
-            return {"detail": raw[:200].decode("utf-8", "replace")}
-        message = "the answer is not JSON; is this the gateway's address?"
-        raise UnreachableError(message) from None
+        body = None
+    if isinstance(body, dict):
+        return body
+    if status >= 300:
+        return {"detail": raw[:200].decode("utf-8", "replace")}
+    message = "the answer is not a JSON object; is this the gateway's address?"
+    raise UnreachableError(message)

@@ -41,9 +41,9 @@ THREADS_MAX = 16
 class HandlerResult:
     """How a handler ended, as the gateway would have been told.
 
-    outcome: "completed", "failed" (see `retryable`), "cancelled", "timed_out", "worker_stopping",
-    "released" (stopped before it began), or "lease_lost" (nothing would have been reported). result: what it returned, after a round trip through JSON.
-    progress: the last value that was sent or set.
+    outcome: "completed", "failed" (see `retryable`), "cancelled", "timed_out", "worker_stopping", "released"
+    (stopped before it began), or "lease_lost" (nothing would have been reported). result: what it returned, after
+    a round trip through JSON. progress: the last value that was sent or set.
     """
 
     outcome: str

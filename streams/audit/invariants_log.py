@@ -54,7 +54,7 @@ def one_owner(case: Case, found: Findings) -> None:
 
 def _history_of_owners(partition: int, items: list[HistoryItem], found: Findings) -> None:
     members: dict[int, str] = {}
-    ids_left: set[str] = set()
+    ids_left: set[tuple[int, str]] = set()
     before: HistoryItem | None = None
     for item in items:
         entry, offset = item.entry, item.record.offset
@@ -76,7 +76,7 @@ def _history_of_owners(partition: int, items: list[HistoryItem], found: Findings
         before = item
 
 
-def _follows(before: HistoryItem, item: HistoryItem, ids_left: set[str], found: Findings) -> None:
+def _follows(before: HistoryItem, item: HistoryItem, ids_left: set[tuple[int, str]], found: Findings) -> None:
     entry, earlier = item.entry, before.entry
     where = Place(partition=item.record.partition, offset=item.record.offset)
     if entry.seq != earlier.seq + 1:
@@ -84,8 +84,8 @@ def _follows(before: HistoryItem, item: HistoryItem, ids_left: set[str], found: 
     if entry.generation < earlier.generation:
         found.broke(f"generation went back from {earlier.generation} to {entry.generation}", where)
     if entry.transactional_id != earlier.transactional_id:
-        ids_left.add(earlier.transactional_id)
-        if entry.transactional_id in ids_left:
+        ids_left.add((earlier.generation, earlier.transactional_id))
+        if (entry.generation, entry.transactional_id) in ids_left:
             found.broke(f"producer {entry.transactional_id} came back after it was given up", where)
 
 

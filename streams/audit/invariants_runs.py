@@ -65,7 +65,7 @@ def place_of(run: RunStory, happening: Happening) -> Place:
 def one_lease(case: Case, found: Findings) -> None:
     """I3: at every offset a run has at most one live lease, and the public view says the same."""
     for run in case.runs:
-        live = 0
+        live = just_ended = 0
         for happening in run.happenings:
             event = happening.event
             where = place_of(run, happening)
@@ -75,9 +75,10 @@ def one_lease(case: Case, found: Findings) -> None:
                     found.broke(f"token {event.lease.lease_token} granted while {live} lives", where)
                 live = event.lease.lease_token
             elif isinstance(event, ENDINGS):
-                if event.lease_token != live:
+                verdict = isinstance(event, ev.RunCancelled) and event.lease_token == just_ended
+                if event.lease_token != live and not (verdict and not live):
                     found.broke(f"{type(event).__name__} ends token {event.lease_token}, but {live} lives", where)
-                live = 0
+                live, just_ended = 0, event.lease_token
             elif isinstance(event, ev.RunDied | ev.RunSkipped | ev.RunRetried) and live:
                 found.broke(f"{type(event).__name__} while token {live} lives", where)
     _view_agrees(case, found)
@@ -367,6 +368,7 @@ def duplicates_explained(case: Case, found: Findings) -> None:
     by_run: dict[str, list[Execution]] = defaultdict(list)
     for execution in case.journals.executions:
         by_run[execution.run_id].append(execution)
+    _expiries_proven(case, found)
     duplicates = 0
     for run_id, executions in by_run.items():
         found.looked(len(executions))
@@ -380,6 +382,32 @@ def duplicates_explained(case: Case, found: Findings) -> None:
     limit = case.limits.duplicates_per_million
     if limit is not None and by_run and duplicates * 1_000_000 > limit * len(by_run):
         found.broke(f"{duplicates} duplicate executions of {len(by_run)} runs: over {limit} per million")
+
+
+def _expiries_proven(case: Case, found: Findings) -> None:
+    """DESIGN section 7: a lease expires past its end, and past every heartbeat that came before that end."""
+    heartbeats: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for item in case.view.commands:
+        for command in item.batch.commands:
+            if isinstance(command, Heartbeat):
+                heartbeats[command.run_id, command.lease_token].append(item.record.timestamp_ms)
+    for run, tenure in case.each_tenure():
+        ended = tenure.ended
+        if ended is None or not isinstance(ended.event, ev.LeaseExpired) or ended.event.reason != "expired":
+            continue
+        found.looked()
+        expired, lease = ended.event, tenure.grant.lease
+        ends_ms = expired.expires_at_ms
+        if expired.heartbeat_at_ms:
+            ends_ms = max(ends_ms, expired.heartbeat_at_ms + lease.visibility_ms)
+        if lease.granted_at_ms < expired.takeover_at_ms:
+            ends_ms = max(ends_ms, expired.takeover_at_ms + lease.visibility_ms)
+        where = place_of(run, ended)
+        if ended.timestamp_ms <= ends_ms or expired.consumed_to_ms <= ends_ms:
+            found.broke(f"token {tenure.token} expired without evidence: it ended at {ends_ms}", where)
+        for heard_ms in heartbeats[run.run_id, tenure.token]:
+            if heard_ms <= ends_ms and heard_ms + lease.visibility_ms >= ended.timestamp_ms:
+                found.broke(f"token {tenure.token} expired although it was heard from at {heard_ms}", where)
 
 
 def _explain(case: Case, run_id: str, before: Execution, tenure: Tenure | None, found: Findings) -> int:

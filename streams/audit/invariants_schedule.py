@@ -228,6 +228,10 @@ def _partition(story: JobStory) -> int:
     return story.happenings[0].partition
 
 
+_LIVE_KINDS: Final = ("schedule", "trigger")
+"""Backfills and replays have limits of their own."""
+
+
 # --- I8 ---
 
 
@@ -336,6 +340,8 @@ class _OpenRun(msgspec.Struct):
     opened: ev.RunOpened
     held: bool
     token: int = 0
+    leased_before: bool = False
+    """An edit does not take back what a worker has begun: its retries go on under the old version."""
     cancelling: bool = False
 
 
@@ -412,19 +418,22 @@ class _Rules:
             return
         if self.paused_from is not None:
             self._broke(happening, "opened while the job was paused", event.run_id)
-        others = [run for run in self.open.values() if run.opened.kind == "schedule"]
-        waiting = [run for run in others if not run.cancelling]
-        match self.definition.overlap:
-            case "skip" if others:
-                self._broke(happening, f"opened beside {others[0].opened.run_id} under overlap skip", event.run_id)
-            case "queue" if others and not event.held:
-                self._broke(happening, "not held behind an open run under overlap queue", event.run_id)
-            case "replace" if waiting and not event.held:
-                self._broke(happening, f"{waiting[0].opened.run_id} was not replaced", event.run_id)
-            case "allow" if len(others) >= max(1, self.definition.concurrent_runs_max):
-                self._broke(happening, f"opened beside {len(others)} runs under overlap allow", event.run_id)
-            case _:
-                pass
+        self._overlap(event, happening, self.definition)
+
+    def _overlap(self, event: ev.RunOpened, happening: Happening, definition: Definition) -> None:
+        """Runs beyond the limit wait, are replaced, or are not opened; only catch-up `all` makes them wait anyway."""
+        others = [run for run in self.open.values() if run.opened.kind in _LIVE_KINDS]
+        limit = 1 if definition.overlap != "allow" else definition.concurrent_runs_max or len(others) + 1
+        if len(others) < limit:
+            return
+        beside = f"beside {others[0].opened.run_id} under overlap {definition.overlap}"
+        caught_up = event.missed and definition.catch_up == "all"
+        if not event.held:
+            self._broke(happening, f"opened {beside}, and not held", event.run_id)
+        elif definition.overlap in {"skip", "allow"} and not caught_up:
+            self._broke(happening, f"opened {beside}", event.run_id)
+        elif definition.overlap == "replace" and not caught_up and not all(run.cancelling for run in others):
+            self._broke(happening, f"opened {beside}, which was not replaced", event.run_id)
 
     def _granted(self, event: ev.LeaseGranted, happening: Happening) -> None:
         run = self.open.get(event.run_id)
@@ -433,13 +442,14 @@ class _Rules:
             return
         self.found.looked()
         run.token = event.lease.lease_token
+        began, run.leased_before = run.leased_before, True
         if self.paused_from is not None and not run.opened.forced:
             self._broke(happening, "leased while the job was paused", event.run_id)
         if self.deleted:
             self._broke(happening, "leased after the job was deleted", event.run_id)
         if run.held:
             self._broke(happening, "leased while held behind another run", event.run_id)
-        if run.opened.job_version != self.version and run.opened.kind == "schedule":
+        if run.opened.job_version != self.version and run.opened.kind == "schedule" and not began:
             self._broke(happening, f"leased under version {run.opened.job_version} of {self.version}", event.run_id)
 
     def _skipped(
@@ -450,7 +460,7 @@ class _Rules:
         entry = [type(event) for event in decision]
         holds = {
             "overlap": blocked_by in self.open,
-            "start_deadline": 0 < deadline_ms < happening.now_ms - last_at_ms,
+            "start_deadline": 0 < deadline_ms <= happening.now_ms - last_at_ms,
             "paused": self.paused_from is not None or ev.JobResumed in entry,
             "superseded": ev.JobEdited in entry or ev.JobDefined in entry,
             "deleted": ev.JobDeleted in entry,

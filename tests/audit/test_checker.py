@@ -14,6 +14,7 @@ from streams.audit.checker import INVARIANTS, check
 from streams.audit.journals import ClientCall, Execution, Faults, Journals, Limits
 from streams.audit.log_view import LogView
 from streams.audit.scripted_log import START_MS
+from streams.core.commands import Heartbeat
 from streams.core.envelopes import CommandBatch, LeaseView, Marker, ReplyBatch
 from streams.core.events import (
     JobDefined,
@@ -338,6 +339,21 @@ def skipped_for_no_deadline(script: Any) -> None:
     script.log.change(OccurrencesSkipped, 1, reason="start_deadline")
 
 
+def expired_too_soon(script: Any) -> None:
+    script.log.change(LeaseExpired, expires_at_ms=START_MS + 3 * MINUTE_MS)
+
+
+def expired_before_all_was_consumed(script: Any) -> None:
+    script.log.change(LeaseExpired, consumed_to_ms=START_MS + 2 * MINUTE_MS)
+
+
+def expired_although_heard_from(script: Any) -> None:
+    run_id = script.run_id(2 * MINUTE_MS)
+    beat = Heartbeat(job_id="tick", run_id=run_id, lease_token=4)
+    script.log.ask(beat, None, at_ms=START_MS + 2 * MINUTE_MS + 20_000)
+    script.log.change(LeaseExpired, heartbeat_at_ms=0, expires_at_ms=START_MS + 2 * MINUTE_MS + 31_000)
+
+
 DEFECTS: list[tuple[str, Damage, str]] = [
     ("I0", unreadable_history, "history:"),
     ("I1", opened_early_by_the_brokers_stamp, "before its time by the broker's stamp"),
@@ -384,6 +400,9 @@ DEFECTS: list[tuple[str, Damage, str]] = [
     ("I10", duplicate_without_a_fault, "without any fault"),
     ("I10", executed_under_no_lease, "never granted"),
     ("I10", executed_twice_under_one_lease, "without any fault"),
+    ("I10", expired_too_soon, "expired without evidence"),
+    ("I10", expired_before_all_was_consumed, "expired without evidence"),
+    ("I10", expired_although_heard_from, "although it was heard from"),
     ("I11", ledger_state_differs, "lease_token_last"),
     ("I11", ledger_definition_differs, "tenant"),
     ("I11", ledger_lost_a_job, "ledger has none"),

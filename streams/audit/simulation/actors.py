@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streams.core.commands import AnyCommand
     from streams.core.envelopes import Offer, Offers
 
-DEMAND_EVERY_MS: Final = 500.0
+DEMAND_EVERY_MS: Final = 1_000.0
 LEASE_VALID_MS: Final = 2_000
 ANSWER_TIMEOUT_MS: Final = 4_000.0
 TRIES_MAX: Final = 8

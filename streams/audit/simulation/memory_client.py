@@ -103,7 +103,6 @@ class MemoryProducer:
                 continue
             if on_delivery is not None:
                 on_delivery(None, Message(entry))
-        self._request()
         return 0
 
     def send_offsets_to_transaction(self, offsets: Sequence[TopicPartition], metadata: bytes, _timeout: float) -> None:

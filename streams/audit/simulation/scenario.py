@@ -121,6 +121,7 @@ class Fleet:
         self.gateways: list[Gateway] = []
         self.faulty = True
         self._owner_number = 0
+        self._whole_at_ms = 0.0
         around = Surroundings(
             world=self.world,
             broker=self.broker,
@@ -148,7 +149,7 @@ class Fleet:
         end_ms = self.plan.hours * HOUR_MS
         self.world.run(end_ms)
         self._heal()
-        self.world.run(end_ms + HEAL_MS)
+        self.world.run(max(end_ms, self._whole_at_ms) + HEAL_MS)
 
     def judge(self) -> Result:
         """Hand the log to the checker."""
@@ -261,6 +262,7 @@ class Fleet:
 
     def _book(self, kind: str, lasts_ms: float, target: str = "") -> None:
         """Write a fault down, together with the time in which others still suffer from it."""
+        self._whole_at_ms = max(self._whole_at_ms, self.world.t_ms + lasts_ms)
         now_ms = self.world.epoch_ms
         self.world.note(f"fault {kind} {target} for {lasts_ms / 1000:.1f} s")
         fault = Fault(kind=kind, from_ms=now_ms, to_ms=now_ms + int(lasts_ms) + 15_000, target=target)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from streams.core.commands import Grant, Reply
 from streams.core.context import Decision
-from streams.core.deadline import is_ready, start_deadline_ms
+from streams.core.deadline import is_ready, start_deadline_ms, upcoming
 from streams.core.decide_attempt import verdict_on_failure
 from streams.core.decide_draft import Draft, finish_if_done, release_held
 from streams.core.decide_due import open_due, settle_pause
@@ -24,7 +24,6 @@ from streams.core.events import (
     RunSkipped,
     RunSucceeded,
 )
-from streams.core.identity import run_id_at
 from streams.core.state import Lease
 
 if TYPE_CHECKING:
@@ -81,9 +80,9 @@ def _lease_unopened(draft: Draft, command: LeaseRun) -> Decision:
     if run is not None:
         return _lease_open(draft, run, command)
     finish_if_done(draft)
-    next_at_ms = draft.state.next_at_ms
-    if next_at_ms is not None and command.run_id == run_id_at(command.job_id, next_at_ms):
-        return _parked(draft, command, next_at_ms)
+    following = upcoming(draft.job)
+    if following is not None and command.run_id == following[0]:
+        return _parked(draft, command, following[1])
     closed = draft.job.closed_run(command.run_id)
     if closed is not None:
         detail = f"the run ended: {closed.outcome}"

@@ -51,7 +51,7 @@ def test_a_run_dies_after_its_last_attempt_and_not_before(owner: ManualOwner) ->
     for _ in range(2):
         owner.fail(owner.grant())
         owner.now_ms += HOUR
-    assert owner.state.dead == ()
+    assert not owner.state.dead
 
     reply = owner.fail(owner.grant())
 

@@ -1,0 +1,401 @@
+"""Random commands, clock steps and repeats against one job: the promises of DESIGN section 15 hold whatever happens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from streams.core.commands import (
+    CancelRun,
+    Complete,
+    Define,
+    Delete,
+    Fail,
+    Grant,
+    Heartbeat,
+    LeaseRun,
+    Pause,
+    Release,
+    ReplayRun,
+    Reply,
+    Resume,
+    SkipSlot,
+    StartBackfill,
+    StopBackfill,
+    Trigger,
+    Wake,
+)
+from streams.core.deadline import deadline_ms, ready_runs, upcoming
+from streams.core.decide import decide
+from streams.core.decide_schedule import same_schedule, schedule_of
+from streams.core.definition import Retry
+from streams.core.events import (
+    JobDefined,
+    JobDeleted,
+    JobEdited,
+    JobForgotten,
+    LeaseExpired,
+    LeaseGranted,
+    LeaseReleased,
+    OccurrencesSkipped,
+    RunCancelled,
+    RunFailed,
+    RunOpened,
+    RunSucceeded,
+)
+from streams.core.manual import ManualOwner
+from streams.core.state import CLOSED_RUNS_MAX, DEAD_RUNS_MAX
+from streams.core.time import CronSpec, IntervalSpec, OneOffSpec
+
+if TYPE_CHECKING:
+    from streams.core.commands import AnyCommand
+    from streams.core.context import Decision
+    from streams.core.definition import Definition
+    from streams.core.events import AnyEvent
+    from streams.core.state import Job
+
+T = 1_798_761_600_000
+OPEN_RUNS_MAX = 6
+STATE_BYTES_MAX = 64 * 1024
+WAKES_AT_ONCE_MAX = 60
+
+SCHEDULES = st.one_of(
+    st.just(IntervalSpec(every_ms=60_000, anchor_ms=0)),
+    st.just(IntervalSpec(every_ms=300_000, anchor_ms=17)),
+    st.just(CronSpec(expression="*/7 * * * *")),
+    st.just(CronSpec(expression="0 9 * * *", time_zone="America/New_York")),
+    st.integers(T - 3_600_000, T + 7_200_000).map(OneOffSpec),
+)
+FIELDS = st.fixed_dictionaries(
+    {
+        "schedule": SCHEDULES,
+        "overlap": st.sampled_from(["allow", "skip", "queue", "replace"]),
+        "catch_up": st.sampled_from(["latest", "all", "none"]),
+        "concurrent_runs_max": st.sampled_from([0, 1, 2]),
+        "start_deadline_ms": st.sampled_from([0, 0, 90_000]),
+        "timeout_ms": st.sampled_from([0, 0, 45_000]),
+        "max_runs": st.sampled_from([0, 0, 0, 5]),
+        "retry": st.sampled_from([Retry(), Retry(max_attempts=2), Retry(backoff="none"), Retry(backoff="fixed")]),
+        "payload": st.sampled_from([b"", b"a"]),
+    }
+)
+STEPS = st.sampled_from([0, 1, 10, 999, 5_000, 30_001, 60_000, 61_000, 300_000, 1_800_000, 86_400_000])
+
+
+class Accounts:
+    """What the log must add up to: the cursor walked along an independent iteration, and who holds what."""
+
+    def __init__(self, owner: ManualOwner) -> None:
+        self.owner = owner
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: the job's record is gone, and with it its memory of versions, tokens and runs."""
+        self.definition: Definition | None = None
+        self.pointer: int | None = None
+        self.decided_to_ms = 0
+        self.opened = 0
+        self.token = 0
+        self.live: dict[str, int] = {}
+        self.due: dict[str, int] = {}
+        self.succeeded: set[str] = set()
+        self.runs: set[str] = set()
+
+    def note(self, event: AnyEvent, now_ms: int) -> None:
+        match event:
+            case JobDefined() | JobEdited():
+                self._defined(event, now_ms)
+            case JobForgotten():
+                assert self.live == {}
+                self.forget()
+            case JobDeleted():
+                assert self.pointer is None or self.pointer > now_ms
+                self.pointer = None
+            case RunOpened():
+                self._opened(event, now_ms)
+            case OccurrencesSkipped() if event.reason not in ("gap", "calendar"):
+                self._skipped(event, now_ms)
+            case LeaseGranted():
+                self._granted(event, now_ms)
+            case LeaseReleased() | LeaseExpired() | RunFailed():
+                assert self.live.pop(event.run_id) == event.lease_token
+            case RunCancelled():
+                self.live.pop(event.run_id, None)
+            case RunSucceeded():
+                assert self.live.pop(event.run_id) == event.lease_token
+                assert event.run_id not in self.succeeded
+                self.succeeded.add(event.run_id)
+
+    def _next(self, after_ms: int) -> int | None:
+        assert self.definition is not None
+        if self.definition.max_runs and self.opened >= self.definition.max_runs:
+            return None
+        found = schedule_of(self.definition, self.owner.context()).next_after(after_ms)
+        return None if found is None else found.at_ms
+
+    def _defined(self, event: JobDefined | JobEdited, now_ms: int) -> None:
+        before, self.definition = self.definition, event.definition
+        if isinstance(event, JobDefined):
+            self.opened = 0
+        elif before is not None and same_schedule(before, event.definition):
+            assert event.next_at_ms == self.pointer
+            return
+        else:
+            assert self.pointer is None or self.pointer > now_ms
+        if isinstance(event.definition.schedule, OneOffSpec):
+            self.pointer = self._next(self.decided_to_ms)
+        else:
+            first_ms = now_ms - 1 if isinstance(event, JobDefined) else now_ms
+            self.pointer = self._next(max(first_ms, self.decided_to_ms))
+            if self.pointer is not None:
+                self.decided_to_ms = max(self.decided_to_ms, first_ms)
+        assert event.next_at_ms == self.pointer
+
+    def _opened(self, event: RunOpened, now_ms: int) -> None:
+        assert event.run_id not in self.runs
+        self.runs.add(event.run_id)
+        assert event.due_at_ms <= now_ms
+        self.due[event.run_id] = event.due_at_ms
+        if event.kind != "schedule":
+            return
+        assert event.scheduled_at_ms == self.pointer
+        self.opened += 1
+        self.decided_to_ms = event.scheduled_at_ms
+        self.pointer = self._next(event.scheduled_at_ms)
+        assert event.next_at_ms == self.pointer
+
+    def _skipped(self, event: OccurrencesSkipped, now_ms: int) -> None:
+        assert self.definition is not None
+        assert event.first_at_ms == self.pointer
+        assert event.last_at_ms <= now_ms or event.reason == "requested"
+        schedule = schedule_of(self.definition, self.owner.context())
+        expected = [found.at_ms for found in schedule.iter_between(event.first_at_ms - 1, event.last_at_ms)]
+        assert (expected[0], expected[-1], len(expected)) == (event.first_at_ms, event.last_at_ms, event.count)
+        self.decided_to_ms = event.last_at_ms
+        self.pointer = self._next(event.last_at_ms)
+        assert event.next_at_ms == self.pointer
+
+    def _granted(self, event: LeaseGranted, now_ms: int) -> None:
+        assert event.run_id not in self.live
+        assert event.lease.lease_token > self.token
+        assert now_ms >= self.due[event.run_id]
+        assert event.run_id not in self.succeeded
+        self.token = event.lease.lease_token
+        self.live[event.run_id] = self.token
+
+
+class OneJob(RuleBasedStateMachine):
+    """Drive a job with everything that can be asked of it."""
+
+    @initialize(fields=FIELDS)
+    def begin(self, fields: dict[str, Any]) -> None:
+        self.owner = ManualOwner(now_ms=T)
+        self.owner.open_runs_max = OPEN_RUNS_MAX
+        self.accounts = Accounts(self.owner)
+        self.grants: list[Grant] = []
+        self.asked: list[AnyCommand] = []
+        self.number = 0
+        self.do(self.defining(fields))
+
+    def defining(self, fields: dict[str, Any], mode: Any = "upsert") -> Define:
+        definition = self.owner.definition(**fields)
+        return Define(job_id="job", definition=definition, request_hash=repr(definition), mode=mode)
+
+    def do(self, command: AnyCommand) -> Decision:
+        owner = self.owner
+        before = owner.job
+        frozen = repr(before)
+        first = decide(before, command, owner.context())
+        assert repr(before) == frozen
+        log = len(owner.log)
+        decision = owner.do(command)
+        assert decision == first
+        if decision.events:
+            assert decision.job_after == owner.job
+        for event in owner.log[log:]:
+            self.accounts.note(event, owner.now_ms)
+        if isinstance(decision.reply, Grant):
+            self.grants.append(decision.reply)
+        assert isinstance(command, Wake) or decision.reply is not None or decision.park_until_ms > owner.now_ms
+        self.asked.append(command)
+        return decision
+
+    def name(self) -> str:
+        self.number += 1
+        return f"n{self.number}"
+
+    @rule(step=STEPS)
+    def time_passes(self, step: int) -> None:
+        self.owner.now_ms += step
+
+    @rule()
+    def wakes_until_quiet(self) -> None:
+        for _ in range(WAKES_AT_ONCE_MAX):
+            decision = self.do(Wake(job_id="job"))
+            job = self.owner.job
+            due_at_ms = None if job is None else deadline_ms(job, open_runs_max=OPEN_RUNS_MAX)
+            again_ms = decision.wake_at_ms or due_at_ms
+            if again_ms is None or again_ms > self.owner.now_ms:
+                self.nothing_due_is_left(job, due_at_ms)
+                return
+            assert decision.events
+        raise AssertionError("the job keeps waking itself")
+
+    def nothing_due_is_left(self, job: Job | None, due_at_ms: int | None) -> None:
+        if job is None or job.state.pause is not None or len(job.state.open) >= OPEN_RUNS_MAX:
+            return
+        assert job.state.next_at_ms is None or job.state.next_at_ms > self.owner.now_ms
+        if due_at_ms is not None and due_at_ms <= self.owner.now_ms:
+            assert any(run.lease is not None for run in job.state.open)
+
+    @rule(step=st.integers(0, 7_200_000))
+    def an_owner_takes_over_after_a_gap(self, step: int) -> None:
+        self.owner.absent = (self.owner.now_ms, self.owner.now_ms + step)
+        self.owner.now_ms += step + 1
+        self.owner.takeover_at_ms = self.owner.now_ms
+        self.owner.heartbeats.clear()
+
+    @rule(lag_ms=st.sampled_from([0, 0, 50, 40_000]))
+    def inputs_lag(self, lag_ms: int) -> None:
+        self.owner.consumed_lag_ms = lag_ms
+
+    @rule(fields=FIELDS, mode=st.sampled_from(["upsert", "upsert", "create", "edit"]))
+    def define(self, fields: dict[str, Any], mode: str) -> None:
+        self.do(self.defining(fields, mode))
+
+    @rule(data=st.data(), visibility_ms=st.sampled_from([30_000, 120_000]))
+    def lease(self, data: st.DataObject, visibility_ms: int) -> None:
+        candidates = ["run_job_unknown"]
+        if self.owner.job is not None:
+            candidates += [run.run_id for run in self.owner.job.state.open]
+            following = upcoming(self.owner.job)
+            candidates += [following[0]] * 3 if following else []
+            candidates += [run.run_id for run in ready_runs(self.owner.job.state)] * 3
+        self.do(
+            LeaseRun(
+                job_id="job",
+                run_id=data.draw(st.sampled_from(candidates)),
+                worker_id="w",
+                gateway_id="g",
+                request_id=self.name(),
+                visibility_ms=visibility_ms,
+                job_version=data.draw(st.sampled_from([0, 0, 1])),
+            )
+        )
+
+    @precondition(lambda self: self.grants)
+    @rule(data=st.data(), token_off=st.sampled_from([0, 0, 0, 0, 1]), kind=st.integers(0, 4))
+    def worker_speaks(self, data: st.DataObject, token_off: int, kind: int) -> None:
+        grant = data.draw(st.sampled_from(self.grants[-4:] + self.grants[:1]))
+        token = grant.lease_token + token_off
+        live = self.accounts.live.get(grant.run_id) == token
+        command: Complete | Fail | Heartbeat | Release
+        if kind == 0:
+            command = Complete(job_id="job", run_id=grant.run_id, lease_token=token)
+        elif kind in (1, 2):
+            command = Fail(job_id="job", run_id=grant.run_id, lease_token=token, retryable=kind == 1)
+        elif kind == 3:
+            command = Heartbeat(job_id="job", run_id=grant.run_id, lease_token=token)
+        else:
+            command = Release(job_id="job", run_id=grant.run_id, lease_token=token)
+        reply = self.do(command).reply
+        assert isinstance(reply, Reply)
+        if live:
+            assert reply.code == "ok"
+        elif reply.code == "ok":
+            assert reply.replayed
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data())
+    def something_is_asked_again(self, data: st.DataObject) -> None:
+        self.do(data.draw(st.sampled_from(self.asked[-12:])))
+
+    @rule(until=st.sampled_from([0, 1, 90_000]))
+    def pause(self, until: int) -> None:
+        self.do(Pause(job_id="job", until_ms=self.owner.now_ms + until if until else 0))
+
+    @rule()
+    def resume(self) -> None:
+        self.do(Resume(job_id="job"))
+
+    @rule(force=st.booleans())
+    def trigger(self, *, force: bool) -> None:
+        self.do(Trigger(job_id="job", trigger_id=self.name(), force=force))
+
+    @rule(data=st.data())
+    def control_a_run(self, data: st.DataObject) -> None:
+        job = self.owner.job
+        if job is None:
+            return
+        runs = [run.run_id for run in job.state.open] + [run.run_id for run in job.state.dead] + ["run_job_x"]
+        run_id = data.draw(st.sampled_from(runs))
+        if data.draw(st.booleans()):
+            self.do(CancelRun(job_id="job", run_id=run_id))
+        else:
+            self.do(ReplayRun(job_id="job", run_id=run_id, replay_id=self.name()))
+
+    @rule(ahead=st.integers(0, 3))
+    def skip_a_slot(self, ahead: int) -> None:
+        job = self.owner.job
+        if job is None or job.state.next_at_ms is None or job.definition is None:
+            return
+        at_ms = job.state.next_at_ms
+        for _ in range(ahead):
+            found = schedule_of(job.definition, self.owner.context()).next_after(at_ms)
+            at_ms = at_ms if found is None else found.at_ms
+        self.do(SkipSlot(job_id="job", at_ms=at_ms))
+
+    @rule(hours=st.integers(0, 3), at_once=st.integers(1, 3), stop=st.booleans())
+    def backfill(self, hours: int, at_once: int, *, stop: bool) -> None:
+        job = self.owner.job
+        if stop and job is not None and job.state.backfills:
+            self.do(StopBackfill(job_id="job", backfill_id=job.state.backfills[0].backfill_id))
+            return
+        now_ms = self.owner.now_ms
+        self.do(
+            StartBackfill(
+                job_id="job",
+                backfill_id=self.name(),
+                from_ms=now_ms - hours * 3_600_000,
+                until_ms=now_ms,
+                concurrent_runs_max=at_once,
+            )
+        )
+
+    @rule(really=st.sampled_from([False, False, False, True]))
+    def delete(self, *, really: bool) -> None:
+        if really:
+            self.do(Delete(job_id="job"))
+
+    @invariant()
+    def the_state_is_small(self) -> None:
+        if not hasattr(self, "owner") or self.owner.job is None:
+            return
+        state = self.owner.job.state
+        assert len(state.open) <= OPEN_RUNS_MAX
+        assert len(state.closed) <= CLOSED_RUNS_MAX
+        assert len(state.dead) <= DEAD_RUNS_MAX
+        assert len(msgspec.msgpack.encode(state)) < STATE_BYTES_MAX
+
+    @invariant()
+    def the_accounts_agree_with_the_state(self) -> None:
+        if not hasattr(self, "owner") or self.owner.job is None:
+            return
+        state = self.owner.job.state
+        assert state.next_at_ms == self.accounts.pointer
+        leases = {run.run_id: run.lease.lease_token for run in state.open if run.lease is not None}
+        assert leases == self.accounts.live
+        assert state.lease_token_last == self.accounts.token
+
+
+OneJob.TestCase.settings = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+TestOneJob = OneJob.TestCase

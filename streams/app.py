@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 STORE_AGE_MAX_MS: Final = 84 * 3_600_000
 """Half of delete.retention (7 days): an older store could bring deleted jobs back (DESIGN section 6, Store)."""
 
+BEATS_PER_TIMEOUT: Final = 10
+"""How often a turning loop tells the watchdog so."""
+
 PORTS_TRIED: Final = 64
 """As many as there are data slots."""
 
@@ -66,115 +69,109 @@ def run_scheduler(settings: Settings, steps: Steps | None = None) -> int:
 
 
 class _Process:
-    """Everything that one scheduler process holds."""
+    """Everything that one scheduler process holds, in the order in which it is built."""
 
     def __init__(self, settings: Settings, slot: DataSlot, steps: Steps) -> None:
+        client = settings.kafka.client_config()
         self._settings = settings
         self._slot = slot
-        self._steps = steps
-        self._client = settings.kafka.client_config()
+        self._logger: structlog.stdlib.BoundLogger = structlog.get_logger("horolog.scheduler")
         self._metrics = SchedulerMetrics()
         self._watchdog = Watchdog(settings.scheduler.watchdog_timeout_ms)
-        self._log: structlog.stdlib.BoundLogger = structlog.get_logger("horolog.scheduler")
-        self._owner: Owner | None = None
-        self._failed = False
-
-    def run(self) -> int:
-        settings = self._settings
-        loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(loop)
-        app = make_app(settings, str(self._slot.path / "faust"))
-        log = KafkaLedgerLog(settings, self._client)
-        log.warm_up()
-        committer = KafkaCommitter(
-            self._client,
+        self._loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self._loop)
+        self._app = make_app(settings, str(slot.path / "faust"))
+        self._log = KafkaLedgerLog(settings, client)
+        self._log.warm_up()
+        self._committer = KafkaCommitter(
+            client,
             f"{settings.kafka.namespace}{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
             transaction_timeout_ms=settings.scheduler.transaction_timeout_ms,
-            steps=self._steps,
+            steps=steps,
         )
-        sender = OfferSender(settings, self._client)
-        queries: list[QueryServer] = []
-
-        def heard(demand: Demand) -> None:
-            if self._owner is not None:
-                loop.call_soon_threadsafe(self._owner.heard_demand, demand)
-
-        reader = DemandReader(settings, self._client, heard)
-
-        async def set_up() -> None:
-            query_port = settings.scheduler.admin_port
-            runtime = Runtime(
-                committer=committer,
-                log=log,
-                live=FaustMembership(app),
+        self._sender = OfferSender(settings, client)
+        self._owner = Owner(
+            settings,
+            INSTALLED_ZONE_DATA,
+            Runtime(
+                committer=self._committer,
+                log=self._log,
+                live=FaustMembership(self._app),
                 open_store=self._open_store,
-                send_offers=sender.send,
+                send_offers=self._sender.send,
                 events=ObservedOwner(self._metrics),
-                steps=self._steps,
-            )
-            self._owner = Owner(settings, INSTALLED_ZONE_DATA, runtime)
-            server = QueryServer(
-                self._owner,
-                self._metrics.registry,
-                partitions=settings.topics.partitions,
-                group_id=settings.scheduler.group_id,
-            )
-            port = await _listen(server, settings.scheduler.admin_host, query_port)
-            self._owner.query_url = f"http://{settings.scheduler.admin_host}:{port}"
-            queries.append(server)
-            self._log.info(
-                "scheduler_started", query_url=self._owner.query_url, transactional_id=committer.transactional_id
-            )
+                steps=steps,
+            ),
+        )
+        self._reader = DemandReader(settings, client, self._heard)
+        self._queries = QueryServer(self._owner, self._metrics.registry, partitions=settings.topics.partitions)
 
-        loop.run_until_complete(set_up())
-        owner = self._owner
-        if owner is None:
-            raise RuntimeError("the owner was not set up")
-        connect(app, settings, lambda: owner)
-
-        @app.task  # type: ignore[untyped-decorator] # Faust gives it no types
-        async def turn() -> None:
-            reader.start()
-            self._watchdog.start()
-            beats = asyncio.get_running_loop().create_task(self._beat())
-            try:
-                await owner.run()
-            finally:
-                beats.cancel()
-                self._watchdog.stop()
-            if owner.failure is not None:
-                self._log.error("owner_failed", exc_info=owner.failure)
-                self._failed = True
-                await app.crash(owner.failure)
-
-        worker = faust.Worker(app, loop=loop, loglevel=settings.log.level, override_logging=False, quiet=True)
+    def run(self) -> int:
+        """Run to the end; return the exit code."""
+        self._loop.run_until_complete(self._serve_queries())
+        connect(self._app, self._settings, lambda: self._owner)
+        self._app.task(self._turn)
+        worker = faust.Worker(
+            self._app, loop=self._loop, loglevel=self._settings.log.level, override_logging=False, quiet=True
+        )
         try:
             worker.execute_from_commandline()
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 1
-            return 1 if self._failed else code
+            return 1 if self._owner.failure is not None else code
         except Exception:
-            self._log.exception("scheduler_crashed")
-            return 1
+            self._logger.exception("scheduler_crashed")
+            raise
         finally:
-            reader.stop()
-            sender.close()
-            committer.close()
-            log.close()
-        return 1 if self._failed else 0
+            self._close()
+        return 1 if self._owner.failure is not None else 0
+
+    async def _serve_queries(self) -> None:
+        scheduler = self._settings.scheduler
+        port = await _listen(self._queries, scheduler.admin_host, scheduler.admin_port)
+        self._owner.query_url = f"http://{scheduler.admin_host}:{port}"
+        self._logger.info(
+            "scheduler_started",
+            query_url=self._owner.query_url,
+            transactional_id=self._committer.transactional_id,
+            data=str(self._slot.path),
+        )
+
+    async def _turn(self) -> None:
+        """Run the owner's loop inside Faust's life; its failure is the process's end."""
+        self._reader.start()
+        self._watchdog.start()
+        beats = asyncio.get_running_loop().create_task(self._beat())
+        try:
+            await self._owner.run()
+        finally:
+            beats.cancel()
+            self._watchdog.stop()
+        if self._owner.failure is not None:
+            self._logger.error("owner_failed", exc_info=self._owner.failure)
+            await self._app.crash(self._owner.failure)
 
     async def _beat(self) -> None:
-        interval_s = self._settings.scheduler.watchdog_timeout_ms / 10_000
+        interval_s = self._settings.scheduler.watchdog_timeout_ms / BEATS_PER_TIMEOUT / 1000
         while True:
             self._watchdog.beat()
             await asyncio.sleep(interval_s)
+
+    def _heard(self, demand: Demand) -> None:
+        self._loop.call_soon_threadsafe(self._owner.heard_demand, demand)
 
     def _open_store(self, partition: int, identity: StoreIdentity, log_end: int) -> Store:
         path = self._slot.path / "stores" / str(partition)
         store, discarded = open_store(path, identity, time.time_ns() // 1_000_000, STORE_AGE_MAX_MS, log_end)
         if discarded is not None:
-            self._log.warning("store_discarded", partition=partition, reason=discarded)
+            self._logger.warning("store_discarded", partition=partition, reason=discarded)
         return store
+
+    def _close(self) -> None:
+        self._reader.stop()
+        self._sender.close()
+        self._committer.close()
+        self._log.close()
 
 
 async def _listen(server: QueryServer, host: str, first_port: int) -> int:

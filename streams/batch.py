@@ -58,6 +58,8 @@ class Batch(msgspec.Struct):
     look_again: dict[str, int] = {}
     """Job to the broker time of its next soft wake."""
     decisions: int = 0
+    headers: dict[str, IndexHeader] = {}
+    """Of the jobs in `after`, once sealed."""
     changes: list[LedgerChange] = []
     write: PartitionWrite | None = None
     """The encoded records; None until sealed."""

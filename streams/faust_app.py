@@ -9,7 +9,6 @@ the inputs are read read_committed (a producer may write definitions in transact
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 
 STREAM_BUFFER_MAX: Final = 16_384
 """Events between the consumer and an agent; agents do nothing but move them on."""
-
-FULL_POLL_S: Final = 0.01
-"""How often an agent whose partition's inbox is full looks again; the consumer meanwhile buffers and then waits."""
 
 
 class _ReadCommittedThread(driver.AIOKafkaConsumerThread):
@@ -121,8 +117,7 @@ def _add_agent(app: faust.App, settings: Settings, topic: Topic, source: Source,
                 partition,
                 Input(source, message.offset, round(message.timestamp * 1000), message.key, message.value),
             )
-            while owner().full(partition):
-                await asyncio.sleep(FULL_POLL_S)
+            await owner().room(partition)
 
     app.agent(channel, name=f"fill-{source}", concurrency=1)(fill)
 

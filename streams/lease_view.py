@@ -8,23 +8,23 @@ import msgspec
 
 from streams.core.envelopes import LeaseView
 from streams.core.events import LeaseExpired, LeaseGranted, LeaseReleased, RunCancelled, RunFailed, RunSucceeded
-from streams.core.state import RunOutcome
 
 if TYPE_CHECKING:
     from streams.core.events import AnyEvent
-    from streams.core.state import Job, Lease, OpenRun
+    from streams.core.state import Job, Lease, OpenRun, RunOutcome
 
 Closing = Literal["succeeded", "failed", "released", "expired", "cancelled"]
 
 
-def lease_view(before: Job | None, event: AnyEvent) -> LeaseView | None:
-    """Return what `event` changes in the public view; `before` is the job as it was when the event happened."""
-    if before is None:
-        return None
-    if isinstance(event, LeaseGranted):
-        run = before.run(event.run_id)
-        return None if run is None else _view(before, run, event.lease, event.attempt)
-    if isinstance(event, RunSucceeded | RunFailed | LeaseReleased | LeaseExpired | RunCancelled):
+def lease_view(before: Job | None, after: Job | None, event: AnyEvent) -> LeaseView | None:
+    """Return what `event` changes in the public view; the jobs are those around the decision that it belongs to.
+
+    No decision both grants and closes a lease, so a granted one stands in `after`, a closed one in `before`.
+    """
+    if isinstance(event, LeaseGranted) and after is not None:
+        run = after.run(event.run_id)
+        return None if run is None else _view(after, run, event.lease, event.attempt)
+    if before is not None and isinstance(event, RunSucceeded | RunFailed | LeaseReleased | LeaseExpired | RunCancelled):
         return _closed(before, event)
     return None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
-from schemas.partition import partition_for
 
+from schemas.partition import partition_for
 from schemas.topics import Topic, topic_name
 from streams.core.wire import encode_offers
 

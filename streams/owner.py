@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -35,7 +34,7 @@ from streams.takeover import Progress, Recovered, Takeover
 from streams.transaction import Committed, NoSteps, Outcome, PartitionWrite, Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from schemas.config import Settings
     from streams.batch import Batch
@@ -122,6 +121,7 @@ class Owner:
         self._holding = True
         self._stopped = False
         self._wake = asyncio.Event()
+        self._room = asyncio.Event()
         self._commit_thread = ThreadPoolExecutor(1, "horolog-commit")
         self._recovery_thread = ThreadPoolExecutor(1, "horolog-recovery")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -148,8 +148,13 @@ class Owner:
         elif partition in self._early:
             self._early[partition].append(item)
 
-    def full(self, partition: int) -> bool:
-        """Whether the source of a partition should wait."""
+    async def room(self, partition: int) -> None:
+        """Wait while the inbox of a partition is full; the source meanwhile buffers and then waits too."""
+        while self._full(partition):
+            self._room.clear()
+            await self._room.wait()
+
+    def _full(self, partition: int) -> bool:
         shard = self.shards.get(partition)
         if shard is not None:
             return shard.inbox.full
@@ -221,6 +226,7 @@ class Owner:
             self.turned_at_ms = self._runtime.monotonic_ms()
             if not self._holding:
                 await self._turn()
+            self._room.set()
             await self._wait()
 
     async def _turn(self) -> None:

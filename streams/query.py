@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from schemas.partition import partition_for
 
+from schemas.partition import partition_for
 from streams.core.identity import job_id_of
 from streams.core.state import Job
 from streams.core.wire import decode_state
@@ -36,11 +36,10 @@ SCAN_MAX: Final = 2_000
 class QueryServer:
     """Answers for the shards that this process owns."""
 
-    def __init__(self, owner: Owner, registry: CollectorRegistry, *, partitions: int, group_id: str) -> None:
+    def __init__(self, owner: Owner, registry: CollectorRegistry, *, partitions: int) -> None:
         self._owner = owner
         self._registry = registry
         self._partitions = partitions
-        self._group_id = group_id
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> int:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from schemas.partition import partition_for
-
 from schemas.codec import TooLarge
+from schemas.partition import partition_for
 from schemas.topics import Topic, topic_name
 from streams.core.deadline import deadline_ms, ready_runs
 from streams.core.envelopes import Marker, OwnerView, ReplyBatch
@@ -143,7 +142,7 @@ class Sealer:
             raise UnsealableError(
                 job_id, f"its state has {len(state_bytes)} bytes, scheduler.state_bytes_max is {self._state_bytes_max}"
             )
-        header = index_header(job)
+        header = batch.headers[job_id] = index_header(job)
         headers: Headers = [(INDEX_HEADER, header.encode())]
         records.append(OutRecord(ledger, batch.partition, STATE_PREFIX + key, state_bytes, headers))
         definition: bytes | Unchanged | None = UNCHANGED

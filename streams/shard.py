@@ -15,14 +15,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from schemas.partition import partition_for
 
 from schemas.codec import Undecodable
+from schemas.partition import partition_for
 from streams.batch import Batch, Known, Parked
-from streams.core.apply import apply
 from streams.core.commands import Define, Delete, Heartbeat, LeaseRun, Reply, Wake
 from streams.core.context import Context
-from streams.core.deadline import deadline_ms, ready_runs, upcoming
+from streams.core.deadline import deadline_ms, upcoming
 from streams.core.decide import decide
 from streams.core.envelopes import Cause, DeadLetter, HistoryEntry
 from streams.core.state import Job
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from streams.core.envelopes import CauseKind, CommandBatch, DeadLetterCode, Offers
     from streams.core.time import ZoneData
     from streams.demand import DemandTable
-    from streams.store.interface import Store
+    from streams.store.interface import IndexHeader, Store
     from streams.transaction import Receipt
 
 CACHED_JOBS_MAX: Final = 50_000
@@ -392,19 +391,15 @@ class Shard:
         return decision.reply
 
     def _fold(self, batch: Batch, job_id: str, decision: Decision, cause: Cause, context: Context) -> None:
-        """Apply the events to the overlay. All or nothing: the batch changes after the last event has been applied."""
-        job = self._current(batch, job_id)
-        leases = []
+        """Take the decision over into the batch: the job after it, its events, and the public view of its leases."""
+        before, after = self._current(batch, job_id), decision.job_after
+        batch.after[job_id] = after
         for event in decision.events:
-            view = lease_view(job, event)
+            view = lease_view(before, after, event)
             if view is not None:
-                leases.append(view)
-            job = apply(job, event)
-        batch.after[job_id] = job
-        batch.leases.extend(leases)
-        for view in leases:
-            if view.closed is not None:
-                self._heartbeats.pop(view.run_id, None)
+                batch.leases.append(view)
+                if view.closed is not None:
+                    self._heartbeats.pop(view.run_id, None)
         batch.history.append(
             HistoryEntry(
                 job_id=job_id,
@@ -556,35 +551,40 @@ class Shard:
             if len(self._parked) < PARKED_MAX:
                 self._parked.setdefault(parked.command.job_id, []).append(parked)
         for job_id, job in batch.after.items():
-            self._follow(job_id, job, timers)
+            self._follow(job_id, job, batch.headers.get(job_id), timers)
         for job_id in batch.timers:
             if job_id not in batch.after and job_id not in batch.look_again:
-                self._follow(job_id, self.job(job_id), timers)
+                self._follow(job_id, self.job(job_id), None, timers)
         for job_id, at_ms in batch.look_again.items():
             job = self.job(job_id)
             if job is not None:
                 timers.look_again(job_id, job.state.tenant, at_ms)
 
-    def _follow(self, job_id: str, job: Job | None, timers: Timers) -> None:
+    def _follow(self, job_id: str, job: Job | None, header: IndexHeader | None, timers: Timers) -> None:
+        self._cache.pop(job_id, None)
         if job is None:
-            self._cache.pop(job_id, None)
             timers.settle(job_id, "", None, None)
             self.book.replace(job_id, ())
             return
-        self._cache.pop(job_id, None)
-        self._remember(job_id, Known(job, index_header(job)))
+        if header is None:
+            header = index_header(job)
+        self._remember(job_id, Known(job, header))
         coming = upcoming(job)
-        timers.settle(job_id, job.state.tenant, deadline_ms(job), coming[1] if coming else None)
-        self.book.replace(job_id, self._candidates(job))
+        timers.settle(job_id, header.tenant, header.deadline_ms, coming[1] if coming else None)
+        self.book.replace(job_id, self._candidates(job, header, coming))
 
-    def _candidates(self, job: Job) -> list[tuple[Line, Candidate]]:
+    def _candidates(
+        self, job: Job, header: IndexHeader, coming: tuple[str, int] | None
+    ) -> list[tuple[Line, Candidate]]:
         """Return the runs of a job that may be offered now or within the look-ahead."""
         state = job.state
-        found: list[tuple[Line, Candidate]] = []
-        for run in ready_runs(state):
-            line = (state.tenant, state.queue, run.lane)
-            found.append((line, Candidate(run.due_at_ms, run.run_id, state.job_id, state.version)))
-        coming = upcoming(job)
+        found: list[tuple[Line, Candidate]] = [
+            (
+                (state.tenant, state.queue, LANES[key.lane]),
+                Candidate(key.due_at_ms, key.run_id, state.job_id, state.version),
+            )
+            for key in header.ready
+        ]
         if coming is not None and job.definition is not None:
             run_id, at_ms = coming
             if at_ms - self._settings.lookahead_ms <= self._now_ms:
@@ -620,9 +620,9 @@ class Shard:
         timers = self._timers
         assert timers is not None  # noqa: S101 - offers returns before it is set
         for job_id in timers.coming(now_ms):
-            job = self.job(job_id)
-            if job is not None:
-                self.book.replace(job_id, self._candidates(job))
+            known = self._load(job_id)
+            if known is not None:
+                self.book.replace(job_id, self._candidates(known.job, known.header, upcoming(known.job)))
 
     def _refill_lines(self) -> None:
         """Read on in the ready index where the book's head of a line was cut and has run low."""

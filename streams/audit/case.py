@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from streams.audit.stories import JobStory, RunStory, Tenure, tell, tenures
+from streams.core.commands import LeaseRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +41,16 @@ class Case:
         for run in self.runs:
             found.setdefault(run.run_id, []).append(run)
         return found
+
+    @cached_property
+    def asked_versions(self) -> dict[tuple[int, int, int], int]:
+        """Give the job version that each lease request named, by partition, offset and index; 0 is any."""
+        return {
+            (item.record.partition, item.record.offset, index): command.job_version
+            for item in self.view.commands
+            for index, command in enumerate(item.batch.commands)
+            if isinstance(command, LeaseRun)
+        }
 
     @cached_property
     def _tenures(self) -> dict[int, list[Tenure]]:

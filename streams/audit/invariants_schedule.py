@@ -340,15 +340,14 @@ class _OpenRun(msgspec.Struct):
     opened: ev.RunOpened
     held: bool
     token: int = 0
-    leased_before: bool = False
-    """An edit does not take back what a worker has begun: its retries go on under the old version."""
     cancelling: bool = False
 
 
 class _Rules:
     """One job's policies, followed event by event; reports each step that they forbid."""
 
-    def __init__(self, story: JobStory, found: Findings) -> None:
+    def __init__(self, case: Case, story: JobStory, found: Findings) -> None:
+        self.asked_versions = case.asked_versions
         self.story = story
         self.found = found
         self.definition: Definition | None = None
@@ -442,15 +441,16 @@ class _Rules:
             return
         self.found.looked()
         run.token = event.lease.lease_token
-        began, run.leased_before = run.leased_before, True
         if self.paused_from is not None and not run.opened.forced:
             self._broke(happening, "leased while the job was paused", event.run_id)
         if self.deleted:
             self._broke(happening, "leased after the job was deleted", event.run_id)
         if run.held:
             self._broke(happening, "leased while held behind another run", event.run_id)
-        if run.opened.job_version != self.version and run.opened.kind == "schedule" and not began:
-            self._broke(happening, f"leased under version {run.opened.job_version} of {self.version}", event.run_id)
+        cause = happening.cause
+        asked = self.asked_versions.get((cause.partition, cause.offset, cause.index), 0)
+        if asked not in {0, self.version}:
+            self._broke(happening, f"leased on an offer of version {asked} of {self.version}", event.run_id)
 
     def _skipped(
         self, reason: str, last_at_ms: int, blocked_by: str, happening: Happening, decision: list[ev.Event]
@@ -475,7 +475,7 @@ def rules_hold(case: Case, found: Findings) -> None:
         if not story.whole:
             found.left_out("history begins inside the job's life")
             continue
-        rules = _Rules(story, found)
+        rules = _Rules(case, story, found)
         for _, group in itertools.groupby(story.happenings, key=lambda h: (h.partition, h.offset)):
             happenings = list(group)
             decision = [happening.event for happening in happenings]

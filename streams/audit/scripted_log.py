@@ -24,8 +24,8 @@ from streams.core.envelopes import (
     Marker,
     ReplyBatch,
 )
+from streams.core.events import LeaseExpired, LeaseGranted, LeaseReleased, RunFailed, RunSucceeded
 from streams.core.state import JobState
-from streams.lease_view import lease_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +38,14 @@ START_MS: Final = 1_780_272_000_000
 """2026-06-01T00:00:00Z."""
 
 GATEWAY: Final = "gw-1"
+
+
+_CLOSINGS: Final[dict[type, str]] = {
+    LeaseExpired: "expired",
+    LeaseReleased: "released",
+    RunFailed: "failed",
+    RunSucceeded: "succeeded",
+}
 
 
 class Row(msgspec.Struct):
@@ -61,6 +69,7 @@ class ScriptedLog:
         self.jobs: dict[str, Job | None] = {}
         self.commands = 0
         self._seq = 1
+        self._views: dict[tuple[int, str], LeaseView] = {}
 
     @property
     def member(self) -> str:
@@ -72,9 +81,7 @@ class ScriptedLog:
         appended_ms = at_ms + lag_ms
         job = self.jobs.get(job_id)
         for event in events:
-            view = lease_view(job, event)
-            if view is not None:
-                self._add("leases", appended_ms, view.run_id.encode(), view)
+            self._show_lease(job_id, job, event, appended_ms)
             try:
                 job = apply(job, event)
             except IllegalEvent:
@@ -97,6 +104,29 @@ class ScriptedLog:
         self._add("ledger", appended_ms, b"s|" + job_id.encode(), None if job is None else job.state)
         self._add("ledger", appended_ms, b"d|" + job_id.encode(), None if job is None else job.definition)
         self.mark(at_ms=at_ms, lag_ms=lag_ms)
+
+    def _show_lease(self, job_id: str, job: Job | None, event: AnyEvent, appended_ms: int) -> None:
+        """Add to the public view what an event says about a lease."""
+        if isinstance(event, LeaseGranted):
+            view = LeaseView(
+                run_id=event.run_id,
+                job_id=job_id,
+                tenant=job.state.tenant if job else "",
+                queue=job.state.queue if job else "",
+                lease_token=event.lease.lease_token,
+                attempt=event.attempt,
+                worker_id=event.lease.worker_id,
+                gateway_id=event.lease.gateway_id,
+                granted_at_ms=event.at_ms,
+                expires_at_ms=event.lease.expires_at_ms,
+            )
+            self._views[event.lease.lease_token, event.run_id] = view
+        elif type(event) in _CLOSINGS:
+            view = self._views[event.lease_token, event.run_id]  # type: ignore[union-attr]  # all of these have both
+            view = msgspec.structs.replace(view, closed=_CLOSINGS[type(event)], closed_at_ms=event.at_ms)
+        else:
+            return
+        self._add("leases", appended_ms, view.run_id.encode(), view)
 
     def mark(self, *, at_ms: int, lag_ms: int = 5) -> None:
         """Add a marker, as an idle owner does every ten seconds."""

@@ -324,6 +324,12 @@ def opened_under_an_old_version(script: Any) -> None:
     script.log.change(RunOpened, 8, job_version=1)
 
 
+def leased_on_a_stale_offer(script: Any) -> None:
+    row = next(row for row in rows_of(script, CommandBatch) if row.at_ms == START_MS + 16 * MINUTE_MS - 100)
+    asked = msgspec.structs.replace(row.value.commands[0], job_version=1)
+    row.value = msgspec.structs.replace(row.value, commands=(asked,))
+
+
 def opened_beside_another(script: Any) -> None:
     script.log.drop(RunSucceeded, 1)
 
@@ -410,6 +416,7 @@ DEFECTS: list[tuple[str, Damage, str]] = [
     ("I13", leased_while_paused, "opened while the job was paused"),
     ("I13", never_paused, "skipped for paused"),
     ("I13", opened_under_an_old_version, "opened under version 1 of 2"),
+    ("I13", leased_on_a_stale_offer, "leased on an offer of version 1 of 2"),
     ("I13", opened_beside_another, "under overlap skip"),
     ("I13", opened_after_the_delete, "opened after the job was deleted"),
     ("I13", skipped_for_no_deadline, "skipped for start_deadline"),

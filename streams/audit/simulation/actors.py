@@ -43,6 +43,8 @@ class Habits(msgspec.Struct, kw_only=True):
     """Of demand, offers, heartbeats, answers and hand-outs. Each loss that can cost a lease is a fault of the journal."""
     message_doubled: float = 0.0
     worker_dies: float = 0.0
+    worker_sleeps: float = 0.0
+    """Runs whose worker is frozen for a while, and goes on afterwards as if nothing had happened."""
     fails: float = 0.05
     fails_for_good: float = 0.01
     slow: float = 0.05
@@ -285,11 +287,14 @@ class Executing:
         self._confirmed_ms = grant.granted_at_ms
         self._ended = False
         self._tries = 0
+        self._asleep_until_ms = 0
         rng, habits = self._world.rng, self._around.habits
         duration_ms = rng.uniform(20_000, 120_000) if rng.random() < habits.slow else rng.uniform(5, 4_000)
         self._beat()
         if rng.random() < habits.worker_dies:
             self._world.at(rng.uniform(0, duration_ms), self._die)
+        if rng.random() < habits.worker_sleeps:
+            self._world.at(rng.uniform(0, duration_ms), self._sleep)
         self._world.at(duration_ms, self._done)
 
     def over(self, *, journal_end: bool) -> None:
@@ -314,10 +319,24 @@ class Executing:
         if not self._ended:
             self.worker.die(self._world.rng.uniform(1_000, 30_000))
 
+    def _sleep(self) -> None:
+        """SIGSTOP on the worker; when it wakes, what it had to say goes out before it looks at the clock."""
+        for_ms = self._world.rng.uniform(5_000, 90_000)
+        now_ms = self._world.epoch_ms
+        self._asleep_until_ms = now_ms + int(for_ms)
+        fault = Fault(kind="worker_sleeps", from_ms=now_ms, to_ms=self._asleep_until_ms, target=self.worker.name)
+        self._around.books.faults.append(fault)
+
+    def _asleep(self, then: Callable[[], None]) -> bool:
+        left_ms = self._asleep_until_ms - self._world.epoch_ms
+        if left_ms > 0:
+            self._world.at(left_ms, then)
+        return left_ms > 0
+
     # --- heartbeats ---
 
     def _beat(self) -> None:
-        if self._ended:
+        if self._ended or self._asleep(self._beat):
             return
         now_ms = self._world.epoch_ms
         if now_ms - self._confirmed_ms > self.grant.visibility_ms - STOP_BEFORE_END_MS:
@@ -345,7 +364,7 @@ class Executing:
     # --- the outcome ---
 
     def _done(self) -> None:
-        if self._ended:
+        if self._ended or self._asleep(self._done):
             return
         draw, habits = self._world.rng.random(), self._around.habits
         if draw < habits.fails_for_good:

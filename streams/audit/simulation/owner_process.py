@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 HEARTBEAT_MS: Final = 1_000.0
 DELIVERY_MS: Final = (0.5, 4.0)
+DOUBLED: Final = 0.01
+"""Share of records that the source delivers twice."""
 
 
 class Trap:
@@ -116,6 +118,7 @@ class Consumer:
         self._assignment: asyncio.Future[tuple[int, list[int]]] | None = None
         self._moved = asyncio.Event()
         self._positions: dict[tuple[str, int], int] = {}
+        self._fetching: set[tuple[str, int]] = set()
         self.owner: Owner | None = None
         for topic in self._topics:
             broker.listeners[topic].append(functools.partial(self._heard, topic))
@@ -177,6 +180,7 @@ class Consumer:
     def _seek(self, partitions: list[int]) -> None:
         """Start at the committed offsets, or a little below: Faust's own look at them is not a stable one."""
         rng = self._world.rng
+        self._positions = {}
         for topic in self._topics:
             for partition in partitions:
                 start = self._broker.committed[topic, partition] - rng.choice((0, 0, 1, 5))
@@ -190,19 +194,36 @@ class Consumer:
             self._world.at(delay_ms, lambda: self._process.call(self._fetch, topic, partition))
 
     def _fetch(self, topic: str, partition: int) -> None:
-        position = self._positions.get((topic, partition))
-        owner = self.owner
-        if position is None or owner is None:
+        """Start reading on, unless that goes on already."""
+        place = (topic, partition)
+        if place in self._positions and place not in self._fetching:
+            self._fetching.add(place)
+            self._process.start(self._read(place))
+
+    async def _read(self, place: tuple[str, int]) -> None:
+        """Deliver everything there is, as fast as the owner takes it."""
+        topic, partition = place
+        owner, positions = self.owner, self._positions
+        if owner is None:
             return
-        for entry in self._broker.read(topic, partition, position, committed=False):
-            if owner.full(partition):
-                self._world.at(50.0, lambda: self._process.call(self._fetch, topic, partition))
-                return
-            item = Input(self._topics[topic], entry.offset, entry.at_ms, entry.key, entry.value)
-            owner.deliver(partition, item)
-            if self._world.rng.random() < 0.01:
-                owner.deliver(partition, item)
-            self._positions[topic, partition] = entry.offset + 1
+        try:
+            while positions is self._positions:
+                entries = [*self._broker.read(topic, partition, positions[place], committed=False)]
+                if not entries:
+                    return
+                for entry in entries:
+                    await owner.room(partition)
+                    if positions is not self._positions:
+                        return
+                    item = Input(self._topics[topic], entry.offset, entry.at_ms, entry.key, entry.value)
+                    owner.deliver(partition, item)
+                    if self._world.rng.random() < DOUBLED:
+                        owner.deliver(partition, item)
+                    positions[place] = entry.offset + 1
+        finally:
+            self._fetching.discard(place)
+            if positions is not self._positions:
+                self._fetch(topic, partition)
 
 
 class OwnerProcess:

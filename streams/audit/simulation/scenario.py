@@ -62,6 +62,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int = 24
     fault_every_ms: float = 45_000.0
     """Mean time between faults; 0 is a run without any."""
+    change_every_ms: float = 20_000.0
+    """Mean time between what people do to jobs."""
     policies: bool = True
     """Whether jobs use overlap, catch-up, pause and the rest, or the plain life only."""
 
@@ -134,7 +136,7 @@ class Fleet:
         for number in range(plan.gateways):
             self.gateways.append(Gateway(around, f"gw-{number}", list(LINES), plan.workers))
         self.client = Client(around, self.gateways)
-        self.workload = Workload(self.world, self.client, plan.jobs, policies=plan.policies)
+        self.workload = Workload(self.world, self.client, plan.jobs, change_every_ms=plan.change_every_ms, policies=plan.policies)
 
     def run(self) -> None:
         """Live through the plan, then heal."""
@@ -145,6 +147,7 @@ class Fleet:
             self.habits.message_lost = 0.01
             self.habits.message_doubled = 0.03
             self.habits.worker_dies = 0.02
+            self.habits.worker_sleeps = 0.02
             self._next_fault()
         end_ms = self.plan.hours * HOUR_MS
         self.world.run(end_ms)
@@ -153,6 +156,8 @@ class Fleet:
 
     def judge(self) -> Result:
         """Hand the log to the checker."""
+        for owner in self.owners:
+            self.alarms.extend(f"{owner.name}: {failure}" for failure in owner.process.failures())
         view = self.view()
         journals = Journals(calls=tuple(self.books.calls), executions=tuple(self.books.executions))
         limits = Limits(open_runs_max=self.settings.scheduler.open_runs_max)
@@ -348,7 +353,7 @@ class Fleet:
         self.world.note("heal")
         self.faulty = False
         self._good_weather()
-        self.habits.message_lost = self.habits.message_doubled = self.habits.worker_dies = 0.0
+        self.habits.message_lost = self.habits.message_doubled = self.habits.worker_dies = self.habits.worker_sleeps = 0.0
         self.habits.slow = 0.0
         self.workload.quiet = True
         for gateway in self.gateways:

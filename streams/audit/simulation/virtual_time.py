@@ -131,6 +131,10 @@ class Process:
         if self.dead:
             raise Killed
 
+    def failures(self) -> list[str]:
+        """What its loop complained about while it lived: exceptions that nobody took."""
+        return [f"{context.get('message')}: {context.get('exception')!r}" for context in self.loop.failures]
+
     def kill(self) -> None:
         """End it now: SIGKILL."""
         if self.dead:
@@ -241,7 +245,7 @@ class _VirtualLoop(asyncio.BaseEventLoop):
         self._process = process
         self._selector = _Instant()
         self.failures: list[dict[str, Any]] = []
-        self.set_exception_handler(lambda _, context: self.failures.append(context))
+        self.set_exception_handler(self._failed)
 
     def time(self) -> float:
         return self._process.world.t_ms / 1000.0
@@ -278,6 +282,10 @@ class _VirtualLoop(asyncio.BaseEventLoop):
                     self.step()
         finally:
             asyncio._set_running_loop(running)  # noqa: SLF001 - see above
+
+    def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not self._process.dead:
+            self.failures.append(context)
 
     def _current(self) -> asyncio.Task[Any] | None:
         return asyncio.current_task(self)

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from streams.audit.simulation.virtual_time import World
 
 LINES: Final = (("blue", "mail"), ("blue", "bulk"), ("red", "mail"))
-CHANGE_EVERY_MS: Final = 20_000.0
 CRONS: Final = ("*/5 * * * *", "0 * * * *", "*/7 1-3 * * *", "30 2 * * *", "0,30 * * * SUN", "15 */10 * * * *")
 
 
 class Workload:
     """Defines jobs at the start and now and then; changes, triggers, pauses and deletes them until told to be quiet."""
 
-    def __init__(self, world: World, client: Client, jobs: int, *, policies: bool) -> None:
+    def __init__(self, world: World, client: Client, jobs: int, *, change_every_ms: float, policies: bool) -> None:
         self.world = world
         self.client = client
         self.quiet = False
         self._jobs = jobs
+        self._change_every_ms = change_every_ms
         self._policies = policies
         self._names: list[str] = []
         self._definitions: dict[str, Definition] = {}
@@ -46,7 +46,7 @@ class Workload:
         self._next()
 
     def _next(self) -> None:
-        self.world.at(self.world.rng.expovariate(1.0 / CHANGE_EVERY_MS), self._change)
+        self.world.at(self.world.rng.expovariate(1.0 / self._change_every_ms), self._change)
 
     def _change(self) -> None:
         if self.quiet:

@@ -75,28 +75,28 @@ class CalendarRef(Body, frozen=True, kw_only=True):
 class JobBody(Body, frozen=True, kw_only=True):
     """A definition: of POST, PUT and PATCH, and the schedule part of a preview. Null means the default."""
 
-    job_id: str | None | UnsetType = UNSET
-    name: str | None | UnsetType = UNSET
-    queue: str | None | UnsetType = UNSET
-    task: str | None | UnsetType = UNSET
-    schedule: ScheduleBody | None | UnsetType = UNSET
-    run_at: str | None | UnsetType = UNSET
-    run_at_local: str | None | UnsetType = UNSET
-    time_zone: str | None | UnsetType = UNSET
-    delay_seconds: float | None | UnsetType = UNSET
+    job_id: str | UnsetType | None = UNSET
+    name: str | UnsetType | None = UNSET
+    queue: str | UnsetType | None = UNSET
+    task: str | UnsetType | None = UNSET
+    schedule: ScheduleBody | UnsetType | None = UNSET
+    run_at: str | UnsetType | None = UNSET
+    run_at_local: str | UnsetType | None = UNSET
+    time_zone: str | UnsetType | None = UNSET
+    delay_seconds: float | UnsetType | None = UNSET
     payload: Raw | UnsetType = UNSET
-    retry: RetryBody | None | UnsetType = UNSET
-    catch_up: Literal["latest", "all", "none"] | None | UnsetType = UNSET
-    overlap: Literal["allow", "skip", "queue", "replace"] | None | UnsetType = UNSET
-    timeout_seconds: float | None | UnsetType = UNSET
-    start_deadline_seconds: float | None | UnsetType = UNSET
-    lane: Literal["high", "normal", "low"] | None | UnsetType = UNSET
-    labels: dict[str, str] | None | UnsetType = UNSET
-    start_at: str | None | UnsetType = UNSET
-    end_at: str | None | UnsetType = UNSET
-    max_runs: int | None | UnsetType = UNSET
-    jitter_seconds: float | None | UnsetType = UNSET
-    calendars: list[str | CalendarRef] | None | UnsetType = UNSET
+    retry: RetryBody | UnsetType | None = UNSET
+    catch_up: Literal["latest", "all", "none"] | UnsetType | None = UNSET
+    overlap: Literal["allow", "skip", "queue", "replace"] | UnsetType | None = UNSET
+    timeout_seconds: float | UnsetType | None = UNSET
+    start_deadline_seconds: float | UnsetType | None = UNSET
+    lane: Literal["high", "normal", "low"] | UnsetType | None = UNSET
+    labels: dict[str, str] | UnsetType | None = UNSET
+    start_at: str | UnsetType | None = UNSET
+    end_at: str | UnsetType | None = UNSET
+    max_runs: int | UnsetType | None = UNSET
+    jitter_seconds: float | UnsetType | None = UNSET
+    calendars: list[str | CalendarRef] | UnsetType | None = UNSET
 
 
 class PreviewBody(JobBody, frozen=True, kw_only=True):
@@ -256,7 +256,7 @@ def _wrong_shape(message: str, prefix: str) -> Problem:
     if (invalid := _INVALID.search(message)) is not None and allowed:
         detail = f"{field}: {invalid[1]} is not one of {', '.join(allowed)}; use one of them."
         return Problem("invalid_field", detail, field=field, allowed=list(allowed))
-    reason = message.split(" - at ")[0].replace("`", "")
+    reason = message.split(" - at ", maxsplit=1)[0].replace("`", "")
     return Problem("invalid_field", f"{field}: {reason}; send the right type.", field=field, allowed=_expected(reason))
 
 

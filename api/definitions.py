@@ -39,8 +39,6 @@ from streams.core.validate import InvalidDefinition, validate_definition
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from msgspec import UnsetType
-
     from streams.core.time import CalendarSpec
 
 DELAY_SECONDS_MAX: Final = 31_536_000

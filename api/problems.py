@@ -92,7 +92,7 @@ OUTCOME: Final = MappingProxyType({"succeeded": "ran", "skipped": "skipped", "ca
 class Problem(Exception):  # noqa: N818 - the RFC's word for it
     """An answer of 400 and above. `members` are extra members of the body, `headers` of the answer."""
 
-    def __init__(  # noqa: PLR0913 - the members of the body
+    def __init__(
         self,
         code: str,
         detail: str,

@@ -65,9 +65,12 @@ class OwnerQueries(Protocol):
         ...
 
 
+MaybeDefinition = Definition | None
+
+
 class _JobAnswer(msgspec.Struct, frozen=True):
     state: JobState
-    definition: Definition | None
+    definition: MaybeDefinition
 
 
 class _OneJob(msgspec.Struct, frozen=True):

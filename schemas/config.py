@@ -374,7 +374,16 @@ class GatewaySettings(Section):
 
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: Port = Field(default=8080, description="Port to listen on; 0 lets the system choose one.")
+    id: str = Field(
+        default="",
+        pattern=r"^[A-Za-z0-9._-]{0,100}$",
+        description="Name of this gateway, unique among running ones; empty: random at each start.",
+    )
     tokens_file: Path | None = Field(default=None, description="File with the service tokens that the gateway accepts.")
+    strict_queues: bool = Field(
+        default=False,
+        description="Refuse queues that were not created with PUT /v1/queues/{queue}; else the first use creates one.",
+    )
     lease_poll_max_ms: int = Field(
         default=20_000, ge=0, le=60_000, description="Longest wait (ms) of a worker's lease request."
     )

@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from schemas.partition import partition_for
 
 from api.dispatch.alarms import Alarms
 from api.dispatch.calls import DispatchError, Failure, PendingCalls
@@ -22,6 +21,7 @@ from api.dispatch.clock import BrokerClock, Clock, LoopClock
 from api.dispatch.lease_desk import LeaseDesk
 from api.dispatch.packer import LINGER_MS_BUSY, LINGER_MS_IDLE, Packer
 from api.dispatch.request_ids import RequestIds
+from schemas.partition import partition_for
 from streams.core.commands import (
     AnyCommand,
     Complete,
@@ -109,11 +109,16 @@ class DispatchClient:
         await self._link.start(self)
         self.desk.refresh_demand()
 
+    def begin_stop(self) -> None:
+        """Answer waiting polls with nothing and take no further call; commands in flight still get their answers."""
+        if not self._stopping:
+            self._stopping = True
+            self.desk.stop()
+            self._flush()
+
     async def stop(self) -> None:
-        """Answer waiting polls with nothing, send what was accepted, end every other wait with `outcome_unknown`."""
-        self._stopping = True
-        self.desk.stop()
-        self._flush()
+        """Begin to stop, send what was accepted, end every other wait with `outcome_unknown`."""
+        self.begin_stop()
         await self._link.stop()
         self._calls.fail_all("outcome_unknown")
         self._alarms.stop()
@@ -208,7 +213,7 @@ class DispatchClient:
             [run[0] for run in runs],
         )
 
-    async def lease(  # noqa: PLR0913 - the fields of a lease call
+    async def lease(
         self,
         tenant: str,
         queue: str,
@@ -221,8 +226,10 @@ class DispatchClient:
     ) -> list[Grant]:
         """Wait for runs: as soon as there is one, at most `max_runs`; an empty list after `wait_ms`.
 
-        If the caller is cancelled, the place (or the answer) is kept for 2 s for a call with the same `request_id`.
+        Raises DispatchError (`stopping`). If the caller is cancelled, the place (or the answer) is kept for 2 s for a call with the same `request_id`.
         """
+        if self._stopping:
+            raise DispatchError(Failure("stopping"))
         poll = self.desk.poll(
             tenant,
             queue,

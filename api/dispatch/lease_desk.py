@@ -80,7 +80,7 @@ class _Request(NamedTuple):
 class LeaseDesk:
     """All queues of one gateway."""
 
-    def __init__(  # noqa: PLR0913 - its collaborators, all given by DispatchClient
+    def __init__(
         self,
         *,
         gateway_id: str,
@@ -118,7 +118,7 @@ class LeaseDesk:
 
     # Polls
 
-    def poll(  # noqa: PLR0913 - the fields of a lease call
+    def poll(
         self,
         tenant: str,
         queue: str,

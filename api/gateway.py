@@ -1,0 +1,105 @@
+"""The gateway's parts in one value, and reading jobs through it. No HTTP routing here (see app.py and routes/)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from api.metrics import Metrics
+from api.problems import Problem
+from api.queue_book import QueueBook
+from api.recent_jobs import RecentJobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from api.auth import Auth, Caller
+    from api.dispatch.client import DispatchClient
+    from api.queries import OwnerQueries
+    from streams.core.state import Job
+
+READ_AGAIN_MS: Final = 20
+READ_AGAIN_MAX: Final = 40
+"""Up to 0.8 s for a store to show what its owner has committed."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of docs/http-api.md, as far as a deployment may change them."""
+
+    partitions: int
+    body_bytes_single_max: int = 256 * 1024
+    body_bytes_batch_max: int = 4 * 1024 * 1024
+    lease_wait_ms_max: int = 20_000
+    lease_visibility_ms: int = 30_000
+    lease_runs_max: int = 1_000
+    batch_items_max: int = 1_000
+    strict_queues: bool = False
+    topic_namespace: str = "horolog."
+
+
+@dataclass
+class Gateway:
+    """What every route needs."""
+
+    client: DispatchClient
+    queries: OwnerQueries
+    auth: Auth
+    limits: Limits
+    recent: RecentJobs = field(default_factory=RecentJobs)
+    metrics: Metrics = field(init=False)
+    queues: QueueBook = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.metrics = Metrics(self.client)
+        self.queues = QueueBook(self.client, strict=self.limits.strict_queues)
+
+    def now_ms(self) -> int:
+        """Give the broker's time, at most its true one."""
+        return self.client.broker.now_ms()
+
+    def wrote(self, job_id: str, version: int) -> None:
+        """Note a confirmed write, for reads that follow."""
+        self.recent.wrote(job_id, version, self.client.clock.monotonic_ms())
+
+    async def job(self, job_id: str, caller: Caller, *, until: Callable[[Job], bool] | None = None) -> Job:
+        """Read a job, as new as what was written here. `until`: read again (bounded) until it holds.
+
+        Raises Problem `job_not_found`, `forbidden`, `no_owner`.
+        """
+        version = self.recent.version(job_id, self.client.clock.monotonic_ms())
+        job: Job | None = None
+        for attempt in range(READ_AGAIN_MAX):
+            if attempt:
+                await asyncio.sleep(READ_AGAIN_MS / 1000)
+            job = await self.queries.job(job_id)
+            if job is None:
+                if version == 0 and until is None:
+                    break
+            elif job.state.version >= version and (until is None or until(job)):
+                break
+        if job is None:
+            raise Problem("job_not_found", f"jobId: there is no job {job_id!r}; look at its spelling.", field="jobId")
+        require_tenant(job.state.tenant, caller, "jobId")
+        return job
+
+    async def require_runs_of(self, caller: Caller, job_ids: Sequence[str]) -> set[str]:
+        """Give the ids of jobs that are another tenant's. Without tokens there is one tenant, and nothing to ask."""
+        if self.auth.open:
+            return set()
+        unknown = {job_id for job_id in job_ids if self.recent.tenant(job_id) is None}
+        for job_id, job in zip(
+            unknown, await asyncio.gather(*(self.queries.job(job_id) for job_id in unknown)), strict=True
+        ):
+            if job is not None:
+                self.recent.belongs(job_id, job.state.tenant)
+        return {job_id for job_id in job_ids if self.recent.tenant(job_id) not in (None, caller.tenant)}
+
+
+def require_tenant(tenant: str, caller: Caller, field_name: str) -> None:
+    """Raise Problem `forbidden` for another tenant's things."""
+    if tenant != caller.tenant:
+        detail = f"{field_name}: belongs to another tenant than the token's ({caller.tenant}); use its own token."
+        raise Problem("forbidden", detail, field=field_name)

@@ -1,0 +1,114 @@
+"""Which queues exist and what bounds them: topic `config`, keys `queue|<tenant>|<queue>`, read whole by every gateway.
+
+Without strict queues a queue needs no entry: it exists once a job or a worker names it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from api.definitions import QUEUE_DEFAULT
+from api.problems import Problem
+from schemas.codec import Undecodable, decode, encode
+
+if TYPE_CHECKING:
+    from api.bodies import QueueBody
+    from api.dispatch.client import DispatchClient
+
+KEY_PREFIX: Final = "queue|"
+
+_RECORD: Final = "QueueConfig"
+
+
+class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A record QueueConfig."""
+
+    tenant: str
+    queue: str
+    description: str = ""
+    running_max: int | None = None
+    lease_rate_per_s: float | None = None
+    version: int = 1
+    updated_at_ms: int = 0
+    actor: str = ""
+
+
+class QueueBook:
+    """All declared queues; applies their lease rates to this gateway's lease desk."""
+
+    def __init__(self, client: DispatchClient, *, strict: bool) -> None:
+        self._client = client
+        self._strict = strict
+        self._entries: dict[tuple[str, str], QueueEntry] = {}
+        self.unreadable_total = 0
+        client.on_config_change = self._heard
+        for key, value in client.config.items():
+            self._heard(key, value)
+
+    def entry(self, tenant: str, queue: str) -> QueueEntry | None:
+        """Give what was declared of a queue."""
+        return self._entries.get((tenant, queue))
+
+    def of(self, tenant: str) -> list[str]:
+        """Give the declared queues of a tenant."""
+        return [queue for owner, queue in self._entries if owner == tenant]
+
+    def require(self, tenant: str, queue: str) -> None:
+        """Raise Problem `unknown_queue` for a queue that does not exist, where queues must be declared."""
+        if self._strict and queue != QUEUE_DEFAULT and (tenant, queue) not in self._entries:
+            detail = f"queue: there is no queue {queue!r}; create it with PUT /v1/queues/{queue}, or correct the name."
+            raise Problem("unknown_queue", detail, field="queue", allowed=sorted({QUEUE_DEFAULT, *self.of(tenant)}))
+
+    async def declare(self, entry: QueueEntry) -> None:
+        """Write a queue's entry; it counts here once it is read back. Raises DispatchError."""
+        key = f"{KEY_PREFIX}{entry.tenant}|{entry.queue}"
+        await self._client.write_config(key, encode(_RECORD, msgspec.structs.asdict(entry)))
+        self._take(entry)
+
+    def _heard(self, key: str, value: bytes | None) -> None:
+        if not key.startswith(KEY_PREFIX):
+            return
+        if value is None:
+            tenant, _, queue = key.removeprefix(KEY_PREFIX).partition("|")
+            if self._entries.pop((tenant, queue), None) is not None:
+                self._client.desk.set_lease_rate(tenant, None, queue=queue)
+            return
+        try:
+            decoded = decode(value)
+            self._take(msgspec.convert(decoded.record, QueueEntry))
+        except (Undecodable, msgspec.ValidationError):
+            self.unreadable_total += 1
+
+    def _take(self, entry: QueueEntry) -> None:
+        known = self._entries.get((entry.tenant, entry.queue))
+        if known is not None and known.version > entry.version:
+            return
+        self._entries[entry.tenant, entry.queue] = entry
+        self._client.desk.set_lease_rate(entry.tenant, entry.lease_rate_per_s, queue=entry.queue)
+
+
+def entry_of(
+    body: QueueBody, tenant: str, queue: str, *, before: QueueEntry | None, now_ms: int, actor: str
+) -> QueueEntry:
+    """Make the entry that a PUT asks for; the version rises only if it says something new."""
+    if body.max_running is not None:
+        detail = "maxRunning: is not enforced yet; leave it out, and bound the workers' slots instead."
+        raise Problem("invalid_field", detail, field="maxRunning")
+    rate = body.max_lease_rate_per_second
+    if rate is not None and rate < 0:
+        field = "maxLeaseRatePerSecond"
+        raise Problem("invalid_field", f"{field}: use a number from 0, or null.", field=field)
+    entry = QueueEntry(
+        tenant=tenant,
+        queue=queue,
+        description=body.description,
+        lease_rate_per_s=rate,
+        version=1 if before is None else before.version + 1,
+        updated_at_ms=now_ms,
+        actor=actor,
+    )
+    if before is not None and (before.description, before.lease_rate_per_s) == (entry.description, rate):
+        return before
+    return entry

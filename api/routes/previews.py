@@ -1,0 +1,93 @@
+"""Previews: the same function as execution, of a stored job or of a schedule in the body. Nothing is stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from api.bodies import PreviewBody, decoder
+from api.definitions import check, check_job_id, define, read_instant
+from api.http_call import HttpCall, answer
+from api.instants import instant_text
+from api.problems import Problem
+from api.routes.route import Route
+from streams.core.time import INSTALLED_ZONE_DATA, Jitter, Window, compile_schedule
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from streams.core.definition import Definition
+
+COUNT_DEFAULT: Final = 10
+COUNT_MAX: Final = 1_000
+
+JOB_ID_UNNAMED: Final = "preview"
+"""Stands for the job where `H` and jitter want one and the body names none."""
+
+_PREVIEW: Final = decoder(PreviewBody)
+
+
+async def of_job(call: HttpCall) -> web.Response:
+    """`GET /v1/jobs/{job_id}/preview`."""
+    query = call.query("from", "count")
+    count = call.number("count", COUNT_DEFAULT, 1, COUNT_MAX)
+    now_ms = call.gateway.now_ms()
+    from_ms = read_instant(query["from"], "from") if "from" in query else now_ms
+    job = await call.gateway.job(call.job_id, call.caller)
+    if job.definition is None:
+        raise Problem("job_not_found", f"jobId: {call.job_id!r} was deleted.", field="jobId")
+    if job.definition.max_runs:
+        count = min(count, max(job.definition.max_runs - job.state.occurrences_total, 0))
+    return answer(
+        {
+            "jobId": job.state.job_id,
+            "occurrences": occurrences(job.definition, from_ms, count),
+            "warnings": [],
+        }
+    )
+
+
+async def of_body(call: HttpCall) -> web.Response:
+    """`POST /v1/preview`."""
+    body = await call.body(_PREVIEW)
+    now_ms = call.gateway.now_ms()
+    if not 1 <= body.count <= COUNT_MAX:
+        detail = f"count: {body.count} is out of range; use 1 to {COUNT_MAX}."
+        raise Problem("invalid_field", detail, field="count", limit=COUNT_MAX)
+    job_id = check_job_id(body.job_id) if isinstance(body.job_id, str) else JOB_ID_UNNAMED
+    definition = define(body, job_id=job_id, tenant=call.caller.tenant, now_ms=now_ms, default_name=JOB_ID_UNNAMED)
+    warnings = check(definition, now_ms=now_ms)
+    from_ms = read_instant(body.from_, "from") if body.from_ is not None else now_ms
+    count = min(body.count, definition.max_runs or body.count)
+    return answer({"jobId": None, "occurrences": occurrences(definition, from_ms, count), "warnings": warnings})
+
+
+def occurrences(definition: Definition, from_ms: int, count: int) -> list[dict[str, Any]]:
+    """Give up to `count` occurrences at or after `from_ms`."""
+    schedule = compile_schedule(
+        definition.schedule,
+        job_id=definition.job_id,
+        window=Window(definition.start_at_ms, definition.end_at_ms),
+        jitter=Jitter(definition.jitter_kind, definition.jitter_ms),
+        zone_data=INSTALLED_ZONE_DATA,
+    )
+    found: list[dict[str, Any]] = []
+    after_ms = from_ms - 1
+    while len(found) < count:
+        occurrence = schedule.next_after(after_ms)
+        if occurrence is None:
+            break
+        after_ms = occurrence.at_ms
+        found.append(
+            {
+                "at": instant_text(occurrence.at_ms),
+                "local": schedule.local_text(occurrence.at_ms),
+                "note": "; ".join(occurrence.notes) or None,
+            }
+        )
+    return found
+
+
+ROUTES: Final = (
+    Route("GET", "/v1/jobs/{job_id}/preview", of_job),
+    Route("POST", "/v1/preview", of_body),
+)

@@ -1,0 +1,143 @@
+"""After a run: read all topics, judge them with the journals, and measure how long nothing was dispatched.
+
+`judge` ends the traffic, stops the schedulers in good order, reads and checks. A `Verdict` has the report, and the gaps
+between commits of each partition, from the ledger's markers by the broker's clock.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from streams.audit.checker import check
+from streams.audit.journals import Faults, Limits
+from streams.audit.log_view import TOPICS, LogRecord, LogView
+from streams.core import events as ev
+from tests.chaos.harness.cluster import now_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from schemas.config import Settings
+    from streams.audit.report import Report
+    from tests.chaos.harness.cluster import Cluster
+    from tests.chaos.harness.driver import Driver
+
+READ_MAX: Final = 2_000
+READ_TIMEOUT_S: Final = 10.0
+CLOCK_ERROR_MS: Final = 50
+"""Driver and broker share the machine's clock; librdkafka and the broker round to whole milliseconds."""
+
+LIMITS: Final = Limits(ended_or_leased_within_ms=30_000)
+"""A take-over (15 s), a lost lease (3 s), a retry, and the time that healing took."""
+
+
+class Verdict(msgspec.Struct, kw_only=True):
+    """What one run was worth."""
+
+    report: Report
+    view: LogView
+    stale_refused: int
+
+    def markers(self) -> dict[int, list[int]]:
+        """Give the broker's times of every commit, by partition."""
+        found: dict[int, list[int]] = {}
+        for item in self.view.markers:
+            found.setdefault(item.record.partition, []).append(item.record.timestamp_ms)
+        return found
+
+    def gaps(self, from_ms: int, to_ms: int, partitions: Iterable[int] | None = None) -> dict[int, int]:
+        """Give the longest time between two commits that touches [from_ms, to_ms], by partition, in milliseconds."""
+        wanted = None if partitions is None else set(partitions)
+        return {
+            partition: max((b - a for a, b in itertools.pairwise(stamps) if b >= from_ms and a <= to_ms), default=0)
+            for partition, stamps in self.markers().items()
+            if wanted is None or partition in wanted
+        }
+
+    def lateness_ms(self, from_ms: int, to_ms: int) -> list[int]:
+        """Give first grant minus scheduled instant of the runs that fell due in [from_ms, to_ms], sorted."""
+        due: dict[str, int] = {}
+        late: dict[str, int] = {}
+        for item in self.view.history:
+            for event in item.entry.events:
+                if isinstance(event, ev.RunOpened) and event.kind == "schedule":
+                    due[event.run_id] = event.scheduled_at_ms
+                elif isinstance(event, ev.LeaseGranted) and event.run_id in due:
+                    late.setdefault(event.run_id, item.record.timestamp_ms - due[event.run_id])
+        return sorted(late[run_id] for run_id, at_ms in due.items() if run_id in late and from_ms <= at_ms <= to_ms)
+
+
+def judge(cluster: Cluster, driver: Driver, limits: Limits = LIMITS) -> Verdict:
+    """End everything and judge it."""
+    driver.drain()
+    for scheduler in cluster.schedulers:
+        scheduler.stop()
+    view = read_log(cluster)
+    faults = Faults(faults=(*cluster.faults, *driver.faults), clock_error_ms=CLOCK_ERROR_MS)
+    report = check(view, driver.journals, faults, limits)
+    return Verdict(report=report, view=view, stale_refused=cluster.stale_refused())
+
+
+def read_log(cluster: Cluster) -> LogView:
+    """Read every topic to its end, as a read_committed consumer, and the group's offsets."""
+    settings = cluster.settings
+    consumer = Consumer(
+        settings.kafka.client_config()
+        | {
+            "group.id": settings.scheduler.group_id,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+        }
+    )
+    try:
+        records = [record for topic in TOPICS for record in _read(consumer, settings, topic)]
+        commands = f"{settings.kafka.namespace}commands"
+        asked = [TopicPartition(commands, partition) for partition in range(settings.topics.partitions)]
+        committed = {at.partition: max(at.offset, 0) for at in consumer.committed(asked, timeout=READ_TIMEOUT_S)}
+    finally:
+        consumer.close()
+    refused = frozenset(
+        ("ledger", partition, offset) for line in cluster.refused() for partition, offset in line["markers"]
+    )
+    return LogView(records, committed=committed, end_at_ms=now_ms(), refused=refused)
+
+
+def _read(consumer: Consumer, settings: Settings, topic: str) -> list[LogRecord]:
+    name = f"{settings.kafka.namespace}{topic}"
+    known = consumer.list_topics(name, timeout=READ_TIMEOUT_S).topics[name].partitions
+    consumer.assign([TopicPartition(name, partition, 0) for partition in known])
+    left, records = set(known), []
+    while left:
+        messages = consumer.consume(READ_MAX, 0.2)
+        for message in messages:
+            error, partition = message.error(), message.partition()
+            if error is None:
+                key, value = message.key(), message.value()
+                records.append(
+                    LogRecord(
+                        topic=topic,
+                        partition=partition if partition is not None else -1,
+                        offset=message.offset() or 0,
+                        timestamp_ms=message.timestamp()[1],
+                        key=key if isinstance(key, bytes) else None,
+                        value=value if isinstance(value, bytes) else None,
+                    )
+                )
+            elif error.code() == KafkaError._PARTITION_EOF:
+                left.discard(partition if partition is not None else -1)
+            elif not error.retriable():
+                raise AssertionError(f"{name}: {error}")
+    consumer.unassign()
+    return records
+
+
+def seconds(gap_ms: float) -> float:
+    """Round up to hundredths of a second, for tables."""
+    return math.ceil(gap_ms / 10) / 100

@@ -1,0 +1,166 @@
+"""A scheduler process that ends or freezes itself at a named step of the commit order, when told to.
+
+    python scheduler_with_faults.py DIRECTORY
+
+It is configured by HOROLOG_* like every scheduler. `DIRECTORY/order.json` holds the present order:
+
+    {"id": 3, "step": "commit", "action": "kill", "skip": 2, "inputs": "any"}
+
+`action` is kill (SIGKILL) or stop (SIGSTOP) of the own process, before the step (begin, produce, flush, offsets,
+commit, apply) of a transaction, after letting `skip` passes go by. `inputs` waits for a transaction that consumes some
+input, or none; or takes any. What happened goes to `DIRECTORY/journal.jsonl`: "hit" before the signal; "refused" for
+every transaction that certainly did not commit, with the places of its ledger markers. `CHAOS_WITHOUT` names guards of
+the commit order to leave out (generation, offsets, flush), so that tests can show what each is for.
+
+It ends when the process that started it ends, however that happens (Linux).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from schemas.config import load_settings
+from streams import app, membership
+from streams.transaction import FLUSH_TIMEOUT_S, OFFSETS_TIMEOUT_S, KafkaCommitter, Outcome, _StepError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+    from streams.transaction import Committed, Receipt, Transaction
+
+PR_SET_PDEATHSIG: Final = 1
+ACTIONS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+REFUSED: Final = (Outcome.STALE, Outcome.ABORTED, Outcome.POISONED)
+
+
+class Control:
+    """The order of the moment, and the journal. `Steps` of the scheduler."""
+
+    def __init__(self, directory: Path) -> None:
+        self._order_path = directory / "order.json"
+        self._journal = (directory / "journal.jsonl").open("a", buffering=1)
+        self._seen = 0
+        self._order: dict[str, Any] | None = None
+        self._skip = 0
+        self.consumes = True
+        """Whether the transaction in flight consumes an input record."""
+
+    def before(self, step: str) -> None:
+        """Obey the order if this is its moment."""
+        self._read()
+        order = self._order
+        if order is None or order["step"] != step:
+            return
+        if order["inputs"] not in ("any", "some" if self.consumes else "none"):
+            return
+        if self._skip > 0:
+            self._skip -= 1
+            return
+        self._order = None
+        self.write("hit", order=order["id"], step=step, action=order["action"])
+        os.kill(os.getpid(), ACTIONS[order["action"]])
+
+    def write(self, what: str, **fields: object) -> None:
+        """Add a line to the journal; it is with the kernel when this returns."""
+        line = {"what": what, "at_ms": time.time_ns() // 1_000_000, "pid": os.getpid(), **fields}
+        self._journal.write(json.dumps(line) + "\n")
+
+    def _read(self) -> None:
+        try:
+            stamp = self._order_path.stat().st_mtime_ns
+        except FileNotFoundError:
+            return
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        self._order = json.loads(self._order_path.read_text())
+        self._skip = self._order["skip"] if self._order else 0
+
+
+class JournallingCommitter(KafkaCommitter):
+    """Tells the control what a transaction consumes, and writes down what was refused. Guards can be left out."""
+
+    def __init__(self, *positional: Any, **named: Any) -> None:
+        self._control: Control = named["steps"]
+        self._without = frozenset(os.environ.get("CHAOS_WITHOUT", "").split(","))
+        self._last: dict[tuple[str, int], int] = {}
+        self._receipts: dict[int, Receipt] = {}
+        super().__init__(*positional, **named)
+
+    def commit(self, transaction: Transaction) -> Committed:
+        offsets = {
+            (topic, write.partition): offset for write in transaction.writes for topic, offset in write.offsets.items()
+        }
+        self._control.consumes = any(self._last.get(place, offset) != offset for place, offset in offsets.items())
+        end = super().commit(transaction)
+        if end.outcome is Outcome.COMMITTED:
+            self._last.update(offsets)
+        elif end.outcome in REFUSED or "FENCED" in end.reason:
+            markers = [(partition, receipt.offset) for partition, receipt in self._receipts.items()]
+            self._control.write(
+                "refused",
+                outcome=end.outcome.value,
+                reason=end.reason,
+                markers=markers,
+                generation=transaction.membership.generation,
+            )
+        return end
+
+    def _produce(self, transaction: Transaction, receipts: dict[int, Receipt], refused: list[KafkaError]) -> None:
+        self._receipts = receipts
+        super()._produce(transaction, receipts, refused)
+
+    def _flush(self, transaction: Transaction, receipts: dict[int, Receipt], refused: list[KafkaError]) -> None:
+        if "flush" in self._without:
+            self._steps.before("flush")
+            return
+        super()._flush(transaction, receipts, refused)
+
+    def _send_offsets(self, transaction: Transaction) -> None:
+        if not self._without & {"generation", "offsets"}:
+            super()._send_offsets(transaction)
+            return
+        self._steps.before("offsets")
+        offsets = [
+            TopicPartition(topic, write.partition, offset)
+            for write in transaction.writes
+            for topic, offset in write.offsets.items()
+            if "offsets" not in self._without or self._last.get((topic, write.partition), offset) != offset
+        ]
+        if not offsets:
+            return
+        metadata = membership.group_metadata(transaction.membership)
+        if "generation" in self._without:
+            layout = membership._Layout(transaction.membership.group_id.encode(), -1, b"")
+            metadata = membership._serialise(layout)
+        try:
+            self._producer.send_offsets_to_transaction(offsets, metadata, OFFSETS_TIMEOUT_S)
+        except KafkaException as error:
+            raise _StepError(error.args[0]) from error
+
+    def _commit(self) -> None:
+        super()._commit()
+        if "flush" in self._without:
+            self._producer.flush(FLUSH_TIMEOUT_S)  # calls back with the receipts that _flush would have waited for
+
+
+def main(directory: Path) -> int:
+    """Run a scheduler under control."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    control = Control(directory)
+    setattr(app, "KafkaCommitter", JournallingCommitter)  # noqa: B010 - the one seam that a fault test needs
+    return app.run_scheduler(load_settings(), control)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -359,6 +359,7 @@ class Owner:
             still_current=lambda: self._runtime_still(epoch),
             own_id=lambda: self._runtime.committer.transactional_id,
             progress=self._progressed,
+            fence_wait_ms=self._settings.scheduler.fence_wait_ms,
         )
         loop = asyncio.get_running_loop()
         recovered = await loop.run_in_executor(self._recovery_thread, takeover.run, partitions)

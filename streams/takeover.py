@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streams.ledger_log import LedgerLog, LedgerRecordIn
     from streams.store.interface import Store
 
-BLOCKED_MS_BEFORE_FENCING: Final = 1_000
+FENCE_WAIT_MS: Final = 1_000
 """Bursts of 400 ms occur without any fault, and fencing a live predecessor kills its producer (facts A3, A4)."""
 
 POLL_S: Final = 0.02
@@ -67,6 +67,7 @@ class Takeover:
         still_current: Callable[[], bool],
         own_id: Callable[[], str],
         progress: Callable[[Progress], None] = lambda _: None,
+        fence_wait_ms: int = FENCE_WAIT_MS,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         monotonic_ms: Callable[[], float] = lambda: time.monotonic() * 1000.0,
         pause: Callable[[float], None] = time.sleep,
@@ -78,6 +79,7 @@ class Takeover:
         self._still_current = still_current
         self._own_id = own_id
         self._progress = progress
+        self._fence_wait_ms = fence_wait_ms
         self._wall_ms = wall_ms
         self._monotonic_ms = monotonic_ms
         self._pause = pause
@@ -118,7 +120,7 @@ class Takeover:
             blocked = {partition: end for partition, end in ends.items() if stable[partition] < end}
             if not blocked:
                 return ends
-            if not fenced and self._monotonic_ms() - since_ms > BLOCKED_MS_BEFORE_FENCING:
+            if not fenced and self._monotonic_ms() - since_ms > self._fence_wait_ms:
                 self._fence_predecessors(blocked)
                 fenced = True
             self._pause(POLL_S)
@@ -134,7 +136,7 @@ class Takeover:
                     partition: {source: offsets[topic][partition] for topic, source in self._input_topics.items()}
                     for partition in partitions
                 }
-            if not fenced and self._monotonic_ms() - since_ms > BLOCKED_MS_BEFORE_FENCING:
+            if not fenced and self._monotonic_ms() - since_ms > self._fence_wait_ms:
                 self._fence_predecessors(self._log.ledger_ends(partitions, stable=False))
                 fenced = True
             self._pause(POLL_S)

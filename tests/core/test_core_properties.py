@@ -245,6 +245,37 @@ class OneJob(RuleBasedStateMachine):
             assert decision.events
         raise AssertionError("the job keeps waking itself")
 
+    @rule(step=STEPS)
+    def the_clock_runs_to(self, step: int) -> None:
+        self.owner.now_ms += step
+        self.wakes_until_quiet()
+
+    @precondition(lambda self: self.ready())
+    @rule(rounds=st.integers(1, 3), silent=st.booleans())
+    def workers_take_what_is_ready(self, rounds: int, *, silent: bool) -> None:
+        for run_id in self.ready()[:rounds]:
+            reply = self.do(self.leasing(run_id)).reply
+            if isinstance(reply, Grant) and not silent:
+                self.do(Heartbeat(job_id="job", run_id=run_id, lease_token=reply.lease_token))
+
+    @precondition(lambda self: self.ready())
+    @rule()
+    def a_run_goes_silent_until_its_lease_ends(self) -> None:
+        self.owner.consumed_lag_ms = 0
+        self.do(self.leasing(self.ready()[0]))
+        self.owner.now_ms += 30_001
+        self.wakes_until_quiet()
+
+    def ready(self) -> list[str]:
+        job = self.owner.job
+        if job is None:
+            return []
+        return [run.run_id for run in ready_runs(job.state) if run.due_at_ms <= self.owner.now_ms]
+
+    def leasing(self, run_id: str, **fields: Any) -> LeaseRun:
+        defaults = {"worker_id": "w", "gateway_id": "g", "request_id": self.name()}
+        return LeaseRun(job_id="job", run_id=run_id, **(defaults | fields))
+
     def nothing_due_is_left(self, job: Job | None, due_at_ms: int | None) -> None:
         if job is None or job.state.pause is not None or len(job.state.open) >= OPEN_RUNS_MAX:
             return
@@ -275,22 +306,14 @@ class OneJob(RuleBasedStateMachine):
             following = upcoming(self.owner.job)
             candidates += [following[0]] * 3 if following else []
             candidates += [run.run_id for run in ready_runs(self.owner.job.state)] * 3
-        self.do(
-            LeaseRun(
-                job_id="job",
-                run_id=data.draw(st.sampled_from(candidates)),
-                worker_id="w",
-                gateway_id="g",
-                request_id=self.name(),
-                visibility_ms=visibility_ms,
-                job_version=data.draw(st.sampled_from([0, 0, 1])),
-            )
-        )
+        run_id, version = data.draw(st.sampled_from(candidates)), data.draw(st.sampled_from([0, 0, 1]))
+        self.do(self.leasing(run_id, visibility_ms=visibility_ms, job_version=version))
 
     @precondition(lambda self: self.grants)
     @rule(data=st.data(), token_off=st.sampled_from([0, 0, 0, 0, 1]), kind=st.integers(0, 4))
     def worker_speaks(self, data: st.DataObject, token_off: int, kind: int) -> None:
-        grant = data.draw(st.sampled_from(self.grants[-4:] + self.grants[:1]))
+        held = [grant for grant in self.grants if self.accounts.live.get(grant.run_id) == grant.lease_token]
+        grant = data.draw(st.sampled_from(held * 3 + self.grants[-4:] + self.grants[:1]))
         token = grant.lease_token + token_off
         live = self.accounts.live.get(grant.run_id) == token
         command: Complete | Fail | Heartbeat | Release
@@ -314,8 +337,10 @@ class OneJob(RuleBasedStateMachine):
     def something_is_asked_again(self, data: st.DataObject) -> None:
         self.do(data.draw(st.sampled_from(self.asked[-12:])))
 
-    @rule(until=st.sampled_from([0, 1, 90_000]))
+    @rule(until=st.sampled_from([-1, -1, -1, -1, 0, 1, 90_000]))
     def pause(self, until: int) -> None:
+        if until < 0:
+            return
         self.do(Pause(job_id="job", until_ms=self.owner.now_ms + until if until else 0))
 
     @rule()
@@ -338,10 +363,10 @@ class OneJob(RuleBasedStateMachine):
         else:
             self.do(ReplayRun(job_id="job", run_id=run_id, replay_id=self.name()))
 
-    @rule(ahead=st.integers(0, 3))
+    @rule(ahead=st.integers(-6, 3))
     def skip_a_slot(self, ahead: int) -> None:
         job = self.owner.job
-        if job is None or job.state.next_at_ms is None or job.definition is None:
+        if ahead < 0 or job is None or job.state.next_at_ms is None or job.definition is None:
             return
         at_ms = job.state.next_at_ms
         for _ in range(ahead):
@@ -349,13 +374,15 @@ class OneJob(RuleBasedStateMachine):
             at_ms = at_ms if found is None else found.at_ms
         self.do(SkipSlot(job_id="job", at_ms=at_ms))
 
-    @rule(hours=st.integers(0, 3), at_once=st.integers(1, 3), stop=st.booleans())
+    @rule(hours=st.integers(-3, 3), at_once=st.integers(1, 3), stop=st.booleans())
     def backfill(self, hours: int, at_once: int, *, stop: bool) -> None:
         job = self.owner.job
         if stop and job is not None and job.state.backfills:
             self.do(StopBackfill(job_id="job", backfill_id=job.state.backfills[0].backfill_id))
             return
         now_ms = self.owner.now_ms
+        if hours < 0:
+            return
         self.do(
             StartBackfill(
                 job_id="job",
@@ -366,7 +393,7 @@ class OneJob(RuleBasedStateMachine):
             )
         )
 
-    @rule(really=st.sampled_from([False, False, False, True]))
+    @rule(really=st.sampled_from([False] * 9 + [True]))
     def delete(self, *, really: bool) -> None:
         if really:
             self.do(Delete(job_id="job"))

@@ -138,6 +138,11 @@ def _split(expression: str) -> list[str]:
     if text[:5].lower() == "cron(":
         raise InvalidSchedule("cron", expression, "AWS dialect (year field, Sunday is 1)", f"write {_from_aws(text)!r}")
     fields = text.upper().split()
+    if len(fields) == 6 and "?" in (fields[2], fields[4]):
+        # A question mark there can only be minute-first with a year behind: in Quartz these are hour and month.
+        raise InvalidSchedule(
+            "cron", expression, "AWS dialect (year field, Sunday is 1)", f"write {_from_aws(f'cron({text})')!r}"
+        )
     if len(fields) == 7 or "?" in text:
         raise InvalidSchedule("cron", expression, *_quartz(fields))
     if len(fields) not in (5, 6):
@@ -309,7 +314,7 @@ def _range(kind: FieldKind, item: str) -> list[str]:
     """``*``, ``a``, ``a-b`` with an optional step, checked and rewritten to what croniter reads right."""
     match = _RANGE.fullmatch(item)
     if match is None:
-        raise InvalidSchedule(kind.name, item, "not understood", _grammar(kind))
+        raise InvalidSchedule(kind.name, item or "(empty item)", "not understood", _grammar(kind))
     star, first, last, step_text = match.groups()
     top = 6 if kind is WEEKDAY else kind.high
     if star:

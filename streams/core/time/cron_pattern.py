@@ -254,7 +254,7 @@ def _day_masks(
     )
 
 
-def _day_mask(  # noqa: PLR0913 - one caller; the six facts that make a mask
+def _day_mask(
     plain_days: set[int], plain_weekdays: set[int], rules: DayRules, *, days_both: bool, length: int, first_weekday: int
 ) -> int:
     """Return the days of a month of this shape that R5 allows."""

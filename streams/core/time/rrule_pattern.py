@@ -1,9 +1,8 @@
-"""RFC 5545 recurrence rules on the wall clock, read by python-dateutil.
+"""RFC 5545 recurrence rules on the wall clock.
 
-Contract: steps on naive local time; the zone rules come after (R2, R3). dateutil walks from DTSTART at every
-question, so a
-rule without COUNT is anchored again near the asked instant, on a period that its INTERVAL allows. A rule with COUNT
-is short (``RRULE_COUNT_MAX``) and expanded once.
+Contract: steps on naive local time; the zone rules come after (R2, R3). A rule is a set of days, taken a year at a time
+from ``rrule_days`` and cached, and the times of a day. python-dateutil reads the rule too and must accept it, but it
+does not step: it walks from DTSTART at every question, and to the year 9999 when nothing matches.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 from dateutil import rrule
@@ -22,9 +21,9 @@ from streams.core.time.civil import (
     from_local_s,
     parse_local_ms,
     to_local_s,
-    weekday_of,
 )
 from streams.core.time.rejection import InvalidSchedule
+from streams.core.time.rrule_days import DayRule, days_of_year
 
 #: The longest rule in RFC 5545's own examples is under 100 characters.
 RRULE_CHARS_MAX = 512
@@ -42,7 +41,8 @@ _FREQUENCIES: dict[str, _Frequency] = {
     "HOURLY": rrule.HOURLY,
     "MINUTELY": rrule.MINUTELY,
 }
-_UNIT_S = {rrule.DAILY: DAY_S, rrule.HOURLY: 3600, rrule.MINUTELY: 60}
+#: Steps in a day of the two elapsed frequencies.
+_STEPS_A_DAY = {rrule.HOURLY: 24, rrule.MINUTELY: 1440}
 _WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 #: Name of a part: (argument of dateutil, lowest, highest, negative values allowed).
 _NUMBERS = {
@@ -56,7 +56,10 @@ _NUMBERS = {
     "BYSETPOS": ("bysetpos", 1, 366, True),
 }
 _PART_VALUES_MAX = 366
-_CHUNKS_CACHED = 64
+#: One minute apart all day: beyond that a cron expression says it better.
+RRULE_TIMES_MAX = 1_440
+_YEARS_CACHED = 256
+_END_YEAR = 2201
 
 
 def _refuse(text: str, reason: str, fix: str) -> InvalidSchedule:
@@ -121,24 +124,25 @@ class RRulePattern:
     """The local seconds of one rule. ``until_instant_s`` is set when UNTIL is given in UTC."""
 
     def __init__(self, rule: str, dtstart_local: str) -> None:
-        start_ms = _dtstart(dtstart_local)
-        self.start_s = start_ms // 1000
+        self.start_s = _dtstart(dtstart_local) // 1000
         self._start = from_local_s(self.start_s)
         parts = _parts(rule)
         self.frequency, self._interval, count = self._head(rule, parts)
+        self.elapsed = self.frequency in _STEPS_A_DAY
         self.until_instant_s: int | None = None
         self._last_local = self._until(parts.pop("UNTIL", None), count)
-        self._arguments = self._by_arguments(parts)
-        self.elapsed = self.frequency in (rrule.HOURLY, rrule.MINUTELY)
-        self._chunk = lru_cache(maxsize=_CHUNKS_CACHED)(self._compute_chunk)
+        arguments = self._by_arguments(parts)
+        self._check_with_dateutil(rule, arguments)
+        self._hours, self._minutes, self._seconds = (
+            tuple(sorted(set(arguments.get(name, range(size)))))
+            for name, size in (("byhour", 24), ("byminute", 60), ("bysecond", 60))
+        )
+        day_rule = self._day_rule(arguments)
+        self._times = self._fixed_times(rule, day_rule)
+        self._days = lru_cache(maxsize=_YEARS_CACHED)(partial(days_of_year, day_rule))
         self._listed: list[int] | None = None
-        try:
-            self._rule(self._start)
-        except ValueError as error:
-            raise _refuse(rule, str(error).lower(), "use BY values that INTERVAL can reach") from None
         if count is not None:
-            made = self._rule(self._start, count=count, until=from_local_s(END_INSTANT_S))
-            self._listed = [to_local_s(value) for value in made]
+            self._listed = self._list(count)
 
     @staticmethod
     def _head(rule: str, parts: dict[str, str]) -> tuple[_Frequency, int, int | None]:
@@ -178,6 +182,8 @@ class RRulePattern:
         self._week_start = _WEEKDAYS.index(week_start)
         if "BYDAY" in parts:
             arguments["byweekday"] = _weekdays(parts.pop("BYDAY"))
+            if self.frequency > rrule.MONTHLY and any(day.n for day in arguments["byweekday"]):
+                raise _refuse("BYDAY", "a position such as -1FR needs FREQ=MONTHLY or YEARLY", "use MO to SU")
         for part in [name for name in _NUMBERS if name in parts]:
             arguments[_NUMBERS[part][0]] = _numbers(part, parts.pop(part))
         if parts:
@@ -205,96 +211,98 @@ class RRulePattern:
             arguments.setdefault("byminute", (self._start.minute,))
         arguments.setdefault("bysecond", (self._start.second,))
 
-    def _rule(self, start: datetime, **more: Any) -> rrule.rrule:
-        return rrule.rrule(
-            self.frequency,
-            dtstart=start,
-            interval=self._interval,
-            wkst=self._week_start,
-            **self._arguments,
-            **more,
+    def _fixed_times(self, rule: str, day_rule: DayRule) -> tuple[int, ...] | None:
+        """Return the seconds of day that every day of the rule has; None if they move from day to day."""
+        if self.frequency >= rrule.DAILY and day_rule.positions:
+            raise _refuse(
+                rule, "BYSETPOS needs FREQ=WEEKLY, MONTHLY or YEARLY", "list the times with BYHOUR and BYMINUTE"
+            )
+        if self.elapsed:
+            if _STEPS_A_DAY[self.frequency] % self._interval:
+                return None
+            return self._stepped_times(self.start_s // DAY_S)
+        total = len(self._hours) * len(self._minutes) * len(self._seconds)
+        if total > RRULE_TIMES_MAX:
+            raise _refuse(rule, f"{total} times a day", f"use up to {RRULE_TIMES_MAX}, or a cron expression")
+        if total > 1 and day_rule.positions:
+            raise _refuse(rule, "BYSETPOS with several times a day", "use one BYHOUR, BYMINUTE and BYSECOND")
+        return tuple(h * 3600 + m * 60 + s for h in self._hours for m in self._minutes for s in self._seconds)
+
+    def _stepped_times(self, day: int) -> tuple[int, ...]:
+        """Return an elapsed rule's times of day: every INTERVAL steps since DTSTART's, then the BY filters."""
+        steps = _STEPS_A_DAY[self.frequency]
+        step_s = DAY_S // steps
+        first = (self.start_s // step_s - day * steps) % self._interval
+        return tuple(
+            at * step_s + offset
+            for at in range(first, steps, self._interval)
+            for offset in self._offsets_in_step(at * step_s)
         )
 
-    def _period_at(self, local_s: int) -> int:
-        """Return the number of the period (of INTERVAL units, 0 holds DTSTART) that holds ``local_s``."""
-        value = from_local_s(local_s)
-        start = self._start
-        if self.frequency == rrule.YEARLY:
-            units = value.year - start.year
-        elif self.frequency == rrule.MONTHLY:
-            units = (value.year - start.year) * 12 + value.month - start.month
-        elif self.frequency == rrule.WEEKLY:
-            units = (self._week_of(local_s) - self._week_of(self.start_s)) // 7
-        else:
-            unit_s = _UNIT_S[self.frequency]
-            units = local_s // unit_s - self.start_s // unit_s
-        return units // self._interval
+    def _offsets_in_step(self, second_of_day: int) -> tuple[int, ...]:
+        if second_of_day // 3600 not in self._hours:
+            return ()
+        if self.frequency == rrule.MINUTELY:
+            return self._seconds if second_of_day // 60 % 60 in self._minutes else ()
+        return tuple(minute * 60 + second for minute in self._minutes for second in self._seconds)
 
-    def _week_of(self, local_s: int) -> int:
-        """Day number of the first day of the week."""
-        day = local_s // DAY_S
-        return day - (weekday_of(day) - 1 - self._week_start) % 7
+    def _times_of(self, day: int) -> tuple[int, ...]:
+        return self._times if self._times is not None else self._stepped_times(day)
 
-    def _period_start(self, period: int) -> int:
-        """First local second of a period."""
-        units = period * self._interval
-        start = self._start
-        if self.frequency == rrule.YEARLY:
-            return to_local_s(datetime(min(start.year + units, 9998), 1, 1))  # noqa: DTZ001 - wall clock
-        if self.frequency == rrule.MONTHLY:
-            years, month = divmod(start.year * 12 + start.month - 1 + units, 12)
-            return to_local_s(datetime(min(years, 9998), month + 1, 1))  # noqa: DTZ001 - wall clock
-        if self.frequency == rrule.WEEKLY:
-            return (self._week_of(self.start_s) + 7 * units) * DAY_S
-        unit_s = _UNIT_S[self.frequency]
-        return (self.start_s // unit_s + units) * unit_s
+    def _check_with_dateutil(self, rule: str, arguments: dict[str, Any]) -> None:
+        """Let dateutil read the rule too: it knows which BY values an INTERVAL can never reach."""
+        try:
+            rrule.rrule(
+                self.frequency, dtstart=self._start, interval=self._interval, wkst=self._week_start, **arguments
+            )
+        except ValueError as error:
+            raise _refuse(rule, str(error).lower(), "use BY values that INTERVAL can reach") from None
 
-    def _compute_chunk(self, chunk: int) -> tuple[int, ...]:
-        """All matches of ``_chunk_periods`` periods, cached: stepping through them costs a bisection each."""
-        size = self._chunk_periods()
-        first, end = chunk * size, self._period_start((chunk + 1) * size)
-        end = min(end, self._last_local + 1, END_INSTANT_S + DAY_S)
-        found = []
-        for value in self._rule_until(first, end - 1):
-            local_s = to_local_s(value)
-            if self.start_s <= local_s < end:
-                found.append(local_s)
-        return tuple(found)
+    def _day_rule(self, arguments: dict[str, Any]) -> DayRule:
+        weekdays: list[rrule.weekday] = arguments.get("byweekday", [])
+        sets = {name: frozenset(arguments.get(name, ())) for name in ("bymonth", "bymonthday", "byyearday", "byweekno")}
+        return DayRule(
+            frequency=self.frequency,
+            interval=self._interval,
+            start_day=self.start_s // DAY_S,
+            week_start=self._week_start,
+            months=sets["bymonth"],
+            month_days=sets["bymonthday"],
+            year_days=sets["byyearday"],
+            week_numbers=sets["byweekno"],
+            weekdays=frozenset(day.weekday for day in weekdays if not day.n),
+            nth_weekdays=frozenset((day.weekday, day.n) for day in weekdays if day.n),
+            positions=arguments.get("bysetpos", ()),
+        )
 
-    def _rule_until(self, period: int, last_s: int) -> rrule.rrule:
-        start = self._start if period <= 0 else from_local_s(self._period_start(period))
-        return self._rule(start, until=from_local_s(last_s))
-
-    def _chunk_periods(self) -> int:
-        """Return a few hundred matches a chunk at the most frequent, one period at the rarest."""
-        per_unit = {rrule.YEARLY: 8, rrule.MONTHLY: 12, rrule.WEEKLY: 26, rrule.DAILY: 128, rrule.HOURLY: 512}
-        return max(per_unit.get(self.frequency, 1440) // self._interval, 1)
-
-    def _chunk_at(self, local_s: int) -> int:
-        return max(self._period_at(local_s), 0) // self._chunk_periods()
+    def _list(self, count: int) -> list[int]:
+        """Return the first ``count`` matches."""
+        found: list[int] = []
+        at: int | None = self.start_s - 1
+        while len(found) < count:
+            at = self._next(at if at is not None else self.start_s)
+            if at is None:
+                break
+            found.append(at)
+        return found
 
     def next_local(self, local_s: int) -> int | None:
         """Return the first match after ``local_s``."""
         if self._listed is not None:
             at = bisect_right(self._listed, local_s)
             return self._listed[at] if at < len(self._listed) else None
-        if local_s >= min(self._last_local, END_INSTANT_S + DAY_S):
-            return None
-        chunk = self._chunk_at(max(local_s, self.start_s))
-        values = self._chunk(chunk)
-        at = bisect_right(values, local_s)
-        if at < len(values):
-            return values[at]
-        return self._next_after_chunk(chunk + 1)
+        found = self._next(max(local_s, self.start_s - 1))
+        return found if found is not None and found <= self._last_local else None
 
-    def _next_after_chunk(self, chunk: int) -> int | None:
-        """Return the first match from a chunk on; one long dateutil walk if the next chunks are empty."""
-        last = min(self._last_local, END_INSTANT_S + DAY_S)
-        first = self._period_start(chunk * self._chunk_periods())
-        if first > last:
-            return None
-        for value in self._rule_until(chunk * self._chunk_periods(), last):
-            return to_local_s(value)
+    def _next(self, local_s: int) -> int | None:
+        day, second = divmod(local_s, DAY_S)
+        for year in range(from_local_s(local_s).year, _END_YEAR):
+            days = self._days(year)
+            for index in range(bisect_left(days, day), len(days)):
+                times = self._times_of(days[index])
+                at = bisect_right(times, second) if days[index] == day else 0
+                if at < len(times):
+                    return days[index] * DAY_S + times[at]
         return None
 
     def previous_local(self, local_s: int) -> int | None:
@@ -303,27 +311,43 @@ class RRulePattern:
             at = bisect_left(self._listed, local_s)
             return self._listed[at - 1] if at else None
         local_s = min(local_s, self._last_local + 1, END_INSTANT_S + DAY_S)
-        if local_s <= self.start_s:
-            return None
-        chunk = self._chunk_at(local_s - 1)
-        while chunk >= 0:
-            values = self._chunk(chunk)
-            at = bisect_left(values, local_s)
-            if at:
-                return values[at - 1]
-            chunk -= 1
+        day, second = divmod(local_s, DAY_S)
+        for year in range(from_local_s(max(local_s, 0)).year, self._start.year - 1, -1):
+            days = self._days(year)
+            for index in range(bisect_right(days, day) - 1, -1, -1):
+                times = self._times_of(days[index])
+                at = bisect_left(times, second) if days[index] == day else len(times)
+                if at and days[index] * DAY_S + times[at - 1] >= self.start_s:
+                    return days[index] * DAY_S + times[at - 1]
         return None
 
     def count_local(self, from_s: int, to_s: int) -> int:
-        """Count matches in ``[from_s, to_s)``."""
+        """Count matches in ``[from_s, to_s)``: by days, not by slots."""
         if self._listed is not None:
             return max(bisect_left(self._listed, to_s) - bisect_left(self._listed, from_s), 0)
         to_s = min(to_s, self._last_local + 1, END_INSTANT_S + DAY_S)
         from_s = max(from_s, self.start_s)
         if to_s <= from_s:
             return 0
-        last = self._rule_until(self._period_at(from_s), to_s - 1)
-        return sum(1 for value in last if to_local_s(value) >= from_s)
+        first, last = from_s // DAY_S, to_s // DAY_S
+        total = 0
+        for year in range(from_local_s(from_s).year, from_local_s(to_s).year + 1):
+            days = self._days(year)
+            low, high = bisect_left(days, first), bisect_right(days, last)
+            if self._times is not None:
+                total += (high - low) * len(self._times)
+            else:
+                total += sum(len(self._stepped_times(day)) for day in days[low:high])
+        return total - self._count_in_day(first, 0, from_s % DAY_S) - self._count_in_day(last, to_s % DAY_S, DAY_S)
+
+    def _count_in_day(self, day: int, from_second: int, to_second: int) -> int:
+        """Count a day's matches in ``[from_second, to_second)``."""
+        days = self._days(from_local_s(day * DAY_S).year)
+        at = bisect_left(days, day)
+        if at == len(days) or days[at] != day:
+            return 0
+        times = self._times_of(day)
+        return bisect_left(times, to_second) - bisect_left(times, from_second)
 
 
 def _dtstart(text: str) -> int:

@@ -39,6 +39,9 @@ SOURCES_CACHED = 8_192
 SCHEDULES_CACHED = 65_536
 #: Below this many slots a count with calendars steps; above it the excluded spans are subtracted.
 _COUNT_BY_STEP_MAX = 256
+#: A job whose slots are excluded in this many spans in a row has no further occurrence: 270 years of days, or 69 days
+#: of every other minute. It bounds one question to a few seconds, and validation refuses such a job.
+EXCLUDED_SPANS_MAX = 100_000
 
 NO_WINDOW = Window()
 NO_JITTER = Jitter()
@@ -206,7 +209,9 @@ class Schedule:
         """Return the first slot inside the window that no calendar excludes."""
         slot = self._source.next_slot(max(after_ms, self._start - 1))
         dropped: tuple[DroppedSlot, ...] = ()
-        while slot is not None and slot[0] <= self._end:
+        for _ in range(EXCLUDED_SPANS_MAX):
+            if slot is None or slot[0] > self._end:
+                return None
             dropped += slot[2]
             span = self._excluded(slot[0])
             if span is None:
@@ -220,7 +225,9 @@ class Schedule:
 
     def _previous_slot(self, before_ms: int) -> Slot | None:
         slot = self._source.previous_slot(min(before_ms, self._end + 1))
-        while slot is not None and slot[0] >= self._start:
+        for _ in range(EXCLUDED_SPANS_MAX):
+            if slot is None or slot[0] < self._start:
+                return None
             span = self._excluded(slot[0])
             if span is None:
                 return slot
@@ -281,7 +288,7 @@ def _cached_schedule(parts: ScheduleParts) -> Schedule:
     return Schedule(parts)
 
 
-def compile_schedule(  # noqa: PLR0913 - the public contract: all but the first two have defaults
+def compile_schedule(
     spec: ScheduleSpec,
     *,
     job_id: str,

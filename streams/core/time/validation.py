@@ -32,7 +32,7 @@ _TIME_FIELDS = ("second", "minute", "hour")
 _FIELD_NAMES = (*_TIME_FIELDS, "day of month", "month", "day of week")
 
 
-def validate_spec(  # noqa: PLR0913 - the public contract: all but the first three have defaults
+def validate_spec(
     spec: ScheduleSpec,
     *,
     job_id: str,

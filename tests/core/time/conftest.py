@@ -180,14 +180,22 @@ class Oracle:
     """The brute-force walk, as a fixture."""
 
     def rule(self, text: str, **more: Any) -> Rule:
-        sets = {name: frozenset(value) if isinstance(value, (set, range, tuple)) else value for name, value in more.items()}
+        sets = {
+            name: frozenset(value) if isinstance(value, (set, range, tuple)) else value for name, value in more.items()
+        }
         return Rule(text, **sets)
 
     def walk(self, zone: str, from_s: int, to_s: int, step_s: int = 60) -> list[tuple[int, datetime]]:
         return list(walk(package_zone(zone), from_s, to_s, step_s))
 
     def instants(
-        self, rule: Rule, steps: list[tuple[int, datetime]], *, step_s: int = 60, gap: str = "shift", overlap: str = "first"
+        self,
+        rule: Rule,
+        steps: list[tuple[int, datetime]],
+        *,
+        step_s: int = 60,
+        gap: str = "shift",
+        overlap: str = "first",
     ) -> list[int]:
         return brute_force(rule, steps, step_s, gap, overlap)
 

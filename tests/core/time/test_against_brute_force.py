@@ -69,9 +69,7 @@ def random_rule(picks: random.Random, oracle: Any, near_hours: list[int]) -> Any
         hours, text = [], [",".join(map(str, minutes)), "*"]
     weekdays = sorted(picks.sample(range(7), 4)) if picks.random() < 0.2 else []
     text += ["*", "*", ",".join(map(str, weekdays)) or "*"]
-    return oracle.rule(
-        " ".join(text), minutes=set(minutes), hours=set(hours), weekdays=set(weekdays), elapsed=elapsed
-    )
+    return oracle.rule(" ".join(text), minutes=set(minutes), hours=set(hours), weekdays=set(weekdays), elapsed=elapsed)
 
 
 def agree(schedule: Any, expected: list[int], from_s: int, to_s: int, label: str) -> None:

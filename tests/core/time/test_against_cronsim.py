@@ -5,8 +5,9 @@ Where the two dialects differ by design, the generator stays away, for these sta
 - cronsim gives every six-field expression the elapsed rules: only five fields are compared;
 - cronsim steps ``a/n`` weekdays up to 7, croniter and we up to 6: that form is left out;
 - cronsim cannot start inside a change (it forgets which pass it is in): every walk starts at a local noon;
-- cronsim steps elapsed expressions by rounding the wall clock down, which leaves the second pass of a half-hour or
-  midnight change: elapsed expressions are compared in zones whose changes are whole hours away from midnight.
+- cronsim steps elapsed expressions by rounding the wall clock down to the hour or the day, which leaves the second
+  pass of a change by half an hour, at a quarter past, or around midnight: elapsed expressions are compared where the
+  clock changes by an hour, on the hour, two hours away from midnight.
 """
 
 from __future__ import annotations
@@ -75,7 +76,10 @@ def compare_year(name: str, year: int, picks: random.Random, zone_of: Callable[[
     if any(after - before >= LONG_JUMP_S for _, before, after in changes):
         return 0
     expressions = [fixed_expression(picks)]
-    plain = all(abs(after - before) == 3600 and 7200 <= (at + before) % 86_400 <= 79_200 for at, before, after in changes)
+    plain = all(
+        abs(after - before) == 3600 and (at + before) % 3600 == 0 and 7200 <= (at + before) % 86_400 <= 79_200
+        for at, before, after in changes
+    )
     return sum(compare(expression, name, zone, start, end) for expression in expressions) + (
         compare(elapsed_expression(picks), name, zone, *around_first_change(changes, start, zone)) if plain else 0
     )

@@ -189,7 +189,9 @@ def test_f01_the_hash_is_the_same_for_ever(ask: Any) -> None:
 
 def test_f01_h_with_a_step_is_elapsed_and_a_bare_h_is_fixed(ask: Any) -> None:
     """R2: ``H/15`` and ``H(0-29)/10`` count as beginning with a star."""
-    elapsed = {text: ask.schedule(text).elapsed for text in ("H/15 1 * * *", "H(0-29)/10 1 * * *", "H 1 * * *", "H H * * *")}
+    elapsed = {
+        text: ask.schedule(text).elapsed for text in ("H/15 1 * * *", "H(0-29)/10 1 * * *", "H 1 * * *", "H H * * *")
+    }
 
     assert list(elapsed.values()) == [True, True, False, False]
 
@@ -199,7 +201,11 @@ def test_f02_jitter_is_fixed_and_visible(ms: Any, kind: Any) -> None:
     """F02: the delay is known beforehand, the same in every process, and noted."""
     start = ms("2026-01-01T00:00Z")
     made = [
-        list(compile_schedule(CronSpec("0 * * * *"), job_id="job-7", jitter=Jitter(kind, 600_000)).iter_between(start, start + 86_400_000))
+        list(
+            compile_schedule(CronSpec("0 * * * *"), job_id="job-7", jitter=Jitter(kind, 600_000)).iter_between(
+                start, start + 86_400_000
+            )
+        )
         for _ in range(2)
     ]
     delays = [found.at_ms - found.slot_ms for found in made[0]]
@@ -212,7 +218,9 @@ def test_f02_jitter_is_fixed_and_visible(ms: Any, kind: Any) -> None:
 def test_f02_jitter_differs_between_jobs(ms: Any) -> None:
     delays = set()
     for number in range(50):
-        found = compile_schedule(CronSpec("0 0 * * *"), job_id=f"job-{number}", jitter=Jitter("job", 3_600_000)).next_after(ms("2026-01-01T12:00Z"))
+        found = compile_schedule(
+            CronSpec("0 0 * * *"), job_id=f"job-{number}", jitter=Jitter("job", 3_600_000)
+        ).next_after(ms("2026-01-01T12:00Z"))
         assert found is not None
         delays.add(found.at_ms - found.slot_ms)
 

@@ -45,7 +45,9 @@ def test_future_rules_hold_to_the_end_of_the_search(ask: Any) -> None:
     assert ask.schedule("0 12 * * *", "America/New_York").next_after((END_S - 86_400) * 1000 + 86_399_999) is None
 
 
-@pytest.mark.parametrize("name", ["Europe/Berln", "../etc/passwd", "/etc/localtime", "", "europe/berlin", "A" * 5000, "UTC\0", "Europe"])
+@pytest.mark.parametrize(
+    "name", ["Europe/Berln", "../etc/passwd", "/etc/localtime", "", "europe/berlin", "A" * 5000, "UTC\0", "Europe"]
+)
 def test_an_unknown_zone_is_refused_with_a_suggestion(name: str) -> None:
     with pytest.raises(InvalidSchedule, match="unknown in zone data") as refused:
         compile_schedule(CronSpec("0 9 * * *", name), job_id="job-1")
@@ -63,7 +65,11 @@ def test_a_directory_of_zone_files_is_a_version_of_its_own(zone_data_of: Any, ms
     data = zone_data_of("2020z", {"Test/Zone": ([3_600, 7_200], [(1_000_000_000, 1)])})
     zone = data.zone("Test/Zone")
 
-    assert (data.names(), zone.offset_at(999_999_999), zone.offset_at(1_000_000_000)) == (frozenset({"Test/Zone"}), 3_600, 7_200)
+    assert (data.names(), zone.offset_at(999_999_999), zone.offset_at(1_000_000_000)) == (
+        frozenset({"Test/Zone"}),
+        3_600,
+        7_200,
+    )
     with pytest.raises(InvalidSchedule, match="2020z"):
         data.zone("Europe/Berlin")
     assert ZoneData("2020z", data.directory) == data

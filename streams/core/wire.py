@@ -2,8 +2,8 @@
 
 `encode_x(value)` writes the latest version of the record; `decode_x(data)` reads any registered version or raises
 schemas.codec.Undecodable. decode(encode(x)) == x. Both are pure. Definitions come from producers that nobody
-controls: `receive_definition` checks everything about them that the schema cannot say and raises BadDefinition, which
-names the field and what is allowed. Whether a schedule makes sense is judged by streams.core.time.
+controls: `receive_definition` fills in name and task and refuses, with BadDefinition, what only the record shows. The
+patterns and bounds are those of streams.core.validate, which whoever accepts a definition asks next.
 
 The hot way is wire_generated (tested to write what schemas.codec writes); wire_records reads older versions.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -21,7 +20,7 @@ import msgspec
 from schemas import codec
 from schemas.codec import HEADER_BYTES, RECORD_BYTES_MAX, TooLarge, Undecodable
 from streams.core import wire_generated as generated
-from streams.core.definition import JOB_ID_PATTERN, LABELS_MAX, NAME_PATTERN, PAYLOAD_BYTES_MAX, Definition
+from streams.core.definition import Definition
 from streams.core.envelopes import (
     CommandBatch,
     DeadLetter,
@@ -34,58 +33,23 @@ from streams.core.envelopes import (
     ReplyBatch,
 )
 from streams.core.state import JobState
-from streams.core.wire_records import from_record
+from streams.core.validate import InvalidDefinition
+from streams.core.wire_records import UnknownSymbol, from_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-NAME_CHARS_MAX: Final = 128
-"""Of `name` and `task`: they are shown, and stand in log lines (docs/http-api.md, section 1)."""
-
-CALENDARS_MAX: Final = 8
-"""docs/http-api.md, section 2: each is checked at every occurrence."""
-
-LABEL_KEY_CHARS_MAX: Final = 64
-LABEL_VALUE_CHARS_MAX: Final = 256
-"""docs/http-api.md, section 1; labels are copied into every list row."""
-
-ATTEMPTS_MAX: Final = 100
-"""docs/http-api.md, section 2; more is a loop, not a retry."""
-
-SCHEDULE_CHARS_MAX: Final = 4096
-"""Of one text inside a schedule; the longest real RRULE texts have a few hundred."""
-
-CONTENT_TYPE_CHARS_MAX: Final = 256
-"""A media type with parameters; copied into every grant."""
-
-DURATION_MS_MAX: Final = 366 * 86_400_000
-"""A time-out, start deadline or retry delay of over a year is a wrong unit."""
-
-JITTER_MS_MAX: Final = 86_400_000
-"""docs/http-api.md, section 2."""
-
-CONCURRENT_RUNS_MAX: Final = 64
-"""No more runs than that are open at once (DESIGN section 5)."""
-
-INSTANT_MS_MAX: Final = 253_402_300_799_999
-"""The end of the year 9999; run ids have four digits for the year."""
-
-MAX_RUNS_MAX: Final = 2**31
-"""docs/http-api.md, section 2."""
+_SHOWN_CHARS: Final = 128
+"""Of a text that is refused: as long as a job id may be, and short enough for a dead-letter reason."""
 
 _WRONG_BYTES: Final = (IndexError, KeyError, OverflowError, TypeError, ValueError)
 """What reading bytes raises that no writer made; Undecodable is raised instead of them."""
 
 
-class BadDefinition(ValueError):  # noqa: N818 - reads as a sentence where it is raised and caught
-    """A definition that can be read and not accepted: the field at fault, and what is allowed."""
-
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(f"{field}: {reason}")
-        self.field = field
-        self.reason = reason
+class BadDefinition(InvalidDefinition):
+    """A definition that can be read and not accepted, for a reason that only its record shows."""
 
 
 class ReceivedDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,128 +146,34 @@ decode_accepted_definition = _reader(Definition, "JobDefinition", generated.deco
 
 
 def decode_definition(data: bytes | None, key: str) -> Definition:
-    """Return the definition that a Kafka producer sent, normalised; see `receive_definition`."""
+    """Return the definition that a Kafka producer sent, without the version that it expects: see receive_definition."""
     return receive_definition(data, key).definition
 
 
 def receive_definition(data: bytes | None, key: str) -> ReceivedDefinition:
     """Return what a Kafka producer asked for. `key` is the record's key, decoded.
 
-    An empty name becomes the job id, an empty task the name. Raises Undecodable for bytes that are no definition,
-    BadDefinition for one that breaks a rule that the schema cannot say. The schedule's texts are only bounded here.
+    An empty name becomes the job id, an empty task the name. Raises Undecodable for bytes that are no definition;
+    BadDefinition for an enum symbol that only a later version knows, for a key that is not the job id and for an
+    expected version below 1. What it returns is not yet valid: streams.core.validate.validate_definition comes next.
     """
     decoded = codec.decode(data)
     if decoded.name != "JobDefinition":
         raise Undecodable("malformed", f"the value is a horolog.{decoded.name}, not a horolog.JobDefinition")
     try:
         definition = from_record(Definition, decoded.record)
-    except ValueError as error:
-        raise BadDefinition(_field_with_unknown(decoded.record), str(error)) from error
+    except UnknownSymbol as error:
+        raise BadDefinition(error.field, error.reason) from error
     definition = msgspec.structs.replace(definition, name=definition.name or definition.job_id)
     definition = msgspec.structs.replace(definition, task=definition.task or definition.name)
     if key != definition.job_id:
-        raise BadDefinition("job_id", f"{definition.job_id!r} is not the record's key {key!r}: they must be equal")
-    check_definition(definition)
+        raise BadDefinition(
+            "job_id", f"the definition names {definition.job_id[:_SHOWN_CHARS]!r}, its key is {key[:_SHOWN_CHARS]!r}"
+        )
     expected: int | None = decoded.record["expected_version"]
     if expected is not None and expected < 1:
         raise BadDefinition("expected_version", f"{expected}; allowed are null and versions from 1")
     return ReceivedDefinition(definition=definition, expected_version=expected)
-
-
-def _field_with_unknown(record: dict[str, Any]) -> str:
-    """Return the path of the first enum field that a later version wrote with a symbol not known here."""
-    for name, value in record.items():
-        inner = value[1] if isinstance(value, tuple) else value
-        if inner == "unknown":
-            return name
-        if isinstance(inner, dict) and "unknown" in inner.values():
-            return f"{name}.{_field_with_unknown(inner)}"
-    return ""
-
-
-def check_definition(definition: Definition) -> None:
-    """Raise BadDefinition for the first rule that a complete definition breaks. Gateways use the same rules."""
-    _check_texts(definition)
-    _check_bounds(definition)
-    _check_labels(definition.labels)
-    for name, value in msgspec.structs.asdict(definition.schedule).items():
-        if isinstance(value, str) and len(value) > SCHEDULE_CHARS_MAX:
-            raise BadDefinition(f"schedule.{name}", f"{len(value)} characters; allowed are {SCHEDULE_CHARS_MAX}")
-        if isinstance(value, int):
-            _within(f"schedule.{name}", value, 1 if name in {"every_ms", "every"} else 0, INSTANT_MS_MAX)
-
-
-_NOT_SHOWABLE: Final = re.compile(r"[\x00-\x1f\x7f]")
-
-
-def _check_texts(definition: Definition) -> None:
-    _match("job_id", definition.job_id, JOB_ID_PATTERN)
-    _match("tenant", definition.tenant, NAME_PATTERN)
-    _match("queue", definition.queue, NAME_PATTERN)
-    for field, text in (("name", definition.name), ("task", definition.task)):
-        if not 0 < len(text) <= NAME_CHARS_MAX or _NOT_SHOWABLE.search(text):
-            raise BadDefinition(
-                field, f"{_shown(text)}; allowed are 1 to {NAME_CHARS_MAX} characters, none of them a control"
-            )
-    if len(definition.content_type) > CONTENT_TYPE_CHARS_MAX or _NOT_SHOWABLE.search(definition.content_type):
-        raise BadDefinition(
-            "content_type", f"{_shown(definition.content_type)}; allowed are {CONTENT_TYPE_CHARS_MAX} characters"
-        )
-    if len(definition.calendars) > CALENDARS_MAX:
-        raise BadDefinition("calendars", f"{len(definition.calendars)}; allowed are {CALENDARS_MAX}")
-    for name in definition.calendars:
-        _match("calendars", name, NAME_PATTERN)
-
-
-def _check_bounds(definition: Definition) -> None:
-    if len(definition.payload) > PAYLOAD_BYTES_MAX:
-        raise BadDefinition(
-            "payload",
-            f"{len(definition.payload)} bytes; allowed are {PAYLOAD_BYTES_MAX}: "
-            "store it elsewhere and send its address",
-        )
-    _within("retry.max_attempts", definition.retry.max_attempts, 1, ATTEMPTS_MAX)
-    _within("retry.delay_ms", definition.retry.delay_ms, 0, DURATION_MS_MAX)
-    _within("concurrent_runs_max", definition.concurrent_runs_max, 1, CONCURRENT_RUNS_MAX)
-    _within("timeout_ms", definition.timeout_ms, 0, DURATION_MS_MAX)
-    _within("start_deadline_ms", definition.start_deadline_ms, 0, DURATION_MS_MAX)
-    _within("jitter_ms", definition.jitter_ms, 0, JITTER_MS_MAX)
-    _within("max_runs", definition.max_runs, 0, MAX_RUNS_MAX)
-    for field, instant in (("start_at_ms", definition.start_at_ms), ("end_at_ms", definition.end_at_ms)):
-        if instant is not None:
-            _within(field, instant, 0, INSTANT_MS_MAX)
-    if definition.start_at_ms is not None and definition.end_at_ms is not None:
-        _within("end_at_ms", definition.end_at_ms, definition.start_at_ms, INSTANT_MS_MAX)
-
-
-def _check_labels(labels: dict[str, str]) -> None:
-    if len(labels) > LABELS_MAX:
-        raise BadDefinition("labels", f"{len(labels)}; allowed are {LABELS_MAX}")
-    for key, value in labels.items():
-        if not 0 < len(key) <= LABEL_KEY_CHARS_MAX:
-            raise BadDefinition("labels", f"key {_shown(key)}; allowed are 1 to {LABEL_KEY_CHARS_MAX} characters")
-        if len(value) > LABEL_VALUE_CHARS_MAX:
-            raise BadDefinition(
-                "labels", f"value of {_shown(key)}: {len(value)} characters; allowed are {LABEL_VALUE_CHARS_MAX}"
-            )
-
-
-def _match(field: str, text: str, pattern: re.Pattern[str]) -> None:
-    if pattern.fullmatch(text) is None:
-        raise BadDefinition(field, f"{_shown(text)}; allowed is {pattern.pattern}")
-
-
-def _within(field: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise BadDefinition(field, f"{value}; allowed are {low} to {high}")
-
-
-_SHOWN_CHARS: Final = 80
-"""A refused text may be of any length; a dead-letter reason is for people."""
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "...")
 
 
 def request_hash(definition: Definition) -> str:

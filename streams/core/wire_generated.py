@@ -1,4 +1,4 @@
-"""Encoders and decoders of every record. Written by streams.core.wire_generator; do not edit.
+"""Encoders and decoders of every record. Written by streams.wire_generator; do not edit.
 
 `encode_x` takes the struct and returns the Avro body, `decode_x` takes bytes and a position and returns the struct
 and the next position. Errors and the rule about the last position: streams.core.wire_primitives. `HEADERS` stand

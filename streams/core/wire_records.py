@@ -43,6 +43,16 @@ RECORD_NAMES: Final[dict[type, str]] = {
 UNKNOWN_SYMBOL: Final = "unknown"
 """What Avro puts in place of an enum symbol that a later version wrote. Never guessed at: such a record is refused."""
 
+
+class UnknownSymbol(ValueError):  # noqa: N818 - reads as a sentence
+    """An enum symbol that this version does not know, with the path of its field."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
 S = TypeVar("S", bound=msgspec.Struct)
 _Convert = Callable[[Any], Any]
 
@@ -60,15 +70,39 @@ def to_record(value: msgspec.Struct) -> dict[str, Any]:
 def from_record(struct: type[S], record: dict[str, Any]) -> S:
     """Return the struct of a plain record. Fields that the struct has not are left out.
 
-    Raises ValueError for an enum symbol that is not known here, KeyError for a missing field.
+    Raises UnknownSymbol for an enum symbol that is not known here, KeyError for a missing field.
     """
-    return struct(**{name: from_plain(record[name]) for name, _, from_plain in _plan(struct)})
+    values: dict[str, Any] = {}
+    for name, _, from_plain in _plan(struct):
+        try:
+            values[name] = from_plain(record[name])
+        except UnknownSymbol as error:
+            raise UnknownSymbol(f"{name}.{error.field}".rstrip("."), error.reason) from None
+    return struct(**values)
 
 
 @cache
 def _plan(struct: type) -> tuple[tuple[str, _Convert, _Convert], ...]:
     hints = typing.get_type_hints(struct)
-    return tuple((field.name, *_converters(hints[field.name])) for field in msgspec.structs.fields(struct))
+    plan: list[tuple[str, _Convert, _Convert]] = []
+    for field in msgspec.structs.fields(struct):
+        to_plain, from_plain = _converters(hints[field.name])
+        if (struct, field.name) == _NULL_WHEN_EMPTY:
+            to_plain, from_plain = _null_when_empty, _empty_when_null
+        plan.append((field.name, to_plain, from_plain))
+    return tuple(plan)
+
+
+_NULL_WHEN_EMPTY: Final = (Definition, "payload")
+"""Nullable in Avro, never null in Python: JobDefinition.avsc says why."""
+
+
+def _null_when_empty(value: bytes) -> bytes | None:
+    return value or None
+
+
+def _empty_when_null(value: bytes | None) -> bytes:
+    return value or b""
 
 
 def _same(value: Any) -> Any:
@@ -87,9 +121,6 @@ def _converters(hint: Any) -> tuple[_Convert, _Convert]:
         return lambda items: [to_plain(i) for i in items], lambda items: tuple(from_plain(i) for i in items)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return to_record, lambda record: from_record(hint, record)
-    if hint is bytes:
-        # The payload of a definition is nullable in Avro: null is none.
-        return _same, lambda value: b"" if value is None else value
     return _same, _same
 
 
@@ -111,7 +142,7 @@ def _union(args: tuple[Any, ...]) -> tuple[_Convert, _Convert]:
 def _symbol(allowed: frozenset[str]) -> _Convert:
     def check(value: str) -> str:
         if value not in allowed:
-            raise ValueError(f"{value!r} is not one of {', '.join(sorted(allowed))}")
+            raise UnknownSymbol("", f"{value!r} is not one of {', '.join(sorted(allowed))}")
         return value
 
     return check

@@ -1,7 +1,7 @@
 """Who calls: service tokens, and the tenant that each speaks for.
 
-The tokens file has one line for each token: `tenant token [name]`, or `tenant sha256:<hex> [name]`; blank lines and lines that
-begin with `#` do not count. Without a file (development, loopback) every call is tenant `default`.
+The tokens file has one line for each token: `tenant token [name]`, or `tenant sha256:<hex> [name]`; blank lines and
+lines that begin with `#` do not count. Without a file (development, loopback) every call is tenant `default`.
 """
 
 from __future__ import annotations

@@ -200,19 +200,7 @@ def _digest(*parts: str) -> str:
 
 def _apply(definition: Definition, body: JobBody) -> Definition:
     """Set every field that the body names; null sets the default."""
-    changes: dict[str, Any] = {}
-    for name, default in (("catch_up", "latest"), ("lane", "normal"), ("max_runs", 0)):
-        value = getattr(body, name)
-        if value is not UNSET:
-            changes[name] = default if value is None else value
-    if body.queue is not UNSET:
-        changes["queue"] = check_name(body.queue or QUEUE_DEFAULT, "queue")
-    if body.overlap is not UNSET:
-        changes["overlap"] = body.overlap or "skip"
-        # HTTP has no bound of its own for `allow`: 0 leaves only that of open runs.
-        changes["concurrent_runs_max"] = 0 if body.overlap == "allow" else 1
-    if body.max_runs is not UNSET and body.max_runs is not None and body.max_runs < 1:
-        raise Problem("invalid_field", "maxRuns: use a whole number from 1, or null.", field="maxRuns")
+    changes: dict[str, Any] = _policies(body)
     if body.payload is not UNSET:
         changes["payload"] = read_payload(body.payload)
         changes["content_type"] = "application/json"
@@ -228,6 +216,23 @@ def _apply(definition: Definition, body: JobBody) -> Definition:
     if body.calendars is not UNSET:
         changes["calendars"] = _calendars(body.calendars or [])
     return msgspec.structs.replace(definition, **changes)
+
+
+def _policies(body: JobBody) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    for name, default in (("catch_up", "latest"), ("lane", "normal"), ("max_runs", 0)):
+        value = getattr(body, name)
+        if value is not UNSET:
+            changes[name] = default if value is None else value
+    if body.queue is not UNSET:
+        changes["queue"] = check_name(body.queue or QUEUE_DEFAULT, "queue")
+    if body.overlap is not UNSET:
+        changes["overlap"] = body.overlap or "skip"
+        # HTTP has no bound of its own for `allow`: 0 leaves only that of open runs.
+        changes["concurrent_runs_max"] = 0 if body.overlap == "allow" else 1
+    if body.max_runs is not UNSET and body.max_runs is not None and body.max_runs < 1:
+        raise Problem("invalid_field", "maxRuns: use a whole number from 1, or null.", field="maxRuns")
+    return changes
 
 
 def _apply_seconds(changes: dict[str, Any], body: JobBody) -> None:

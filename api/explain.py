@@ -1,7 +1,7 @@
 """Why a run did or will or did not happen, from the present state of its job (docs/http-api.md, Explanation). Pure.
 
-Conditions stand in the order in which they decide; the first that does not hold is the reason. Offsets that prove each
-condition are in topic `history`, which the gateway does not read: `evidence` is null here (`horologd explain` has them).
+Conditions stand in the order in which they decide; the first that does not hold is the reason. The offsets that prove
+each condition are in topic `history`, which the gateway does not read: `evidence` is null.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from api.instants import instant_text
 from api.problems import OUTCOME
 from streams.core.identity import run_id_at
 from streams.core.state import ClosedRun
+from streams.core.time import INSTALLED_ZONE_DATA, Jitter, Window, compile_schedule
 
 if TYPE_CHECKING:
+    from streams.core.definition import Definition
     from streams.core.state import Job, OpenRun
-
-LATE_MS: Final = 2_000
-"""A run that is ready for longer than an offer lives is waiting for something that can be named."""
 
 _SKIPPED: Final = {
     "overlap": "skipped_overlap",
@@ -93,11 +92,11 @@ def _not_opened(job: Job, at_ms: int | None, now_ms: int) -> dict[str, Any]:
         out.holds("job_not_paused", holds=False, detail=f"paused by {state.pause.actor or 'somebody'} at {since}")
         return out.done("paused", "The job is paused: nothing is opened until it is resumed.")
     out.holds("job_not_paused", holds=True, detail="the job is not paused")
-    if asked_ms is None or state.next_at_ms is None or asked_ms < state.next_at_ms:
-        when = "at this instant" if asked_ms is not None else "any more"
-        detail = "the schedule has no open occurrence there, or its record is older than the state keeps"
-        out.holds("occurrence_scheduled", holds=False, detail=detail)
-        return out.done("not_scheduled", f"Nothing is scheduled {when}; older runs are in topic history.")
+    if asked_ms is None:
+        out.holds("occurrence_scheduled", holds=False, detail="the schedule has no further occurrence")
+        return out.done("not_scheduled", "Nothing is scheduled any more; older runs are in topic history.")
+    if state.next_at_ms is None or asked_ms < state.next_at_ms:
+        return _past(out, asked_ms)
     if asked_ms != state.next_at_ms:
         out.holds("occurrence_scheduled", holds=False, detail=f"the next one is {instant_text(state.next_at_ms)}")
         return out.done("not_scheduled", "This is not the next occurrence; see preview for later ones.")
@@ -105,6 +104,44 @@ def _not_opened(job: Job, at_ms: int | None, now_ms: int) -> dict[str, Any]:
     wait_ms = asked_ms - now_ms
     out.holds("occurrence_due", holds=wait_ms <= 0, detail=f"due in {max(wait_ms, 0) / 1000:g} s")
     return out.done("will_run_at", f"Will run at {instant_text(asked_ms)}.")
+
+
+def _past(out: _Explanation, asked_ms: int) -> dict[str, Any]:
+    """An instant before the cursor without a run in the state."""
+    state, definition = out.job.state, out.job.definition
+    scheduled = definition is not None and asked_ms >= state.created_at_ms and _is_occurrence(definition, asked_ms)
+    at = instant_text(asked_ms)
+    if not out.holds("occurrence_scheduled", holds=scheduled, detail=f"{at} under the present schedule"):
+        return out.done("not_scheduled", f"Nothing is scheduled for {at} under the present schedule.")
+    blocking = _open_at(out.job, asked_ms)
+    if definition is not None and definition.overlap == "skip" and blocking is not None:
+        out.holds("overlap_allows", holds=False, detail=f"run {blocking} was open at {at}")
+        return out.done("skipped_overlap", f"Skipped: {blocking} was still open (overlap skip).")
+    out.holds("remembered", holds=False, detail="the state keeps the last runs only; topic history has all")
+    return out.done("not_remembered", f"The record of {at} is older than the job's state keeps; see topic history.")
+
+
+def _is_occurrence(definition: Definition, at_ms: int) -> bool:
+    schedule = compile_schedule(
+        definition.schedule,
+        job_id=definition.job_id,
+        window=Window(definition.start_at_ms, definition.end_at_ms),
+        jitter=Jitter(definition.jitter_kind, definition.jitter_ms),
+        zone_data=INSTALLED_ZONE_DATA,
+    )
+    occurrence = schedule.next_after(at_ms - 1)
+    return occurrence is not None and occurrence.at_ms == at_ms
+
+
+def _open_at(job: Job, at_ms: int) -> str | None:
+    """Give a run that was open at an instant."""
+    for run in job.state.open:
+        if run.scheduled_at_ms < at_ms:
+            return run.run_id
+    for closed in (*job.state.closed, *job.state.dead):
+        if closed.scheduled_at_ms < at_ms < closed.closed_at_ms:
+            return closed.run_id
+    return None
 
 
 def _closed(out: _Explanation, run: ClosedRun) -> dict[str, Any]:
@@ -135,6 +172,11 @@ def _open(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int) -> dic
     if state.pause is not None:
         out.holds("job_not_paused", holds=False, detail=f"paused by {state.pause.actor or 'somebody'}")
         return out.done("paused", "The job is paused: the run waits until it is resumed.")
+    return _waiting(out, run, polling, now_ms)
+
+
+def _waiting(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int) -> dict[str, Any]:
+    """A run that nothing but its due time, workers and slots holds up."""
     due = run.due_at_ms <= now_ms
     if not due and run.attempt:
         out.holds("retry_due", holds=False, detail=f"attempt {run.attempt} failed: {run.error or 'lease ended'}")
@@ -145,7 +187,7 @@ def _open(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int) -> dic
         return out.done("will_run_at", f"Will run at {instant_text(run.due_at_ms)}.")
     waited_s = (now_ms - run.due_at_ms) / 1000
     if not out.holds("worker_polling", holds=polling.calls > 0, detail=f"{polling.calls} lease calls wait here"):
-        summary = f"No worker polls queue {state.queue!r} at this gateway; ready for {waited_s:.1f} s."
+        summary = f"No worker polls queue {out.job.state.queue!r} at this gateway; ready for {waited_s:.1f} s."
         return out.done("no_worker_polling", summary)
     out.holds("slot_free", holds=polling.slots > 0, detail=f"{polling.slots} free slots at this gateway")
     return out.done("waiting_for_slot", f"Ready for {waited_s:.1f} s; waits for a worker's free slot.")

@@ -9,9 +9,9 @@ import msgspec
 from aiohttp import web
 
 from api.bodies import decode
+from api.dispatch.run_ids import job_id_of
 from api.problems import Problem
 from streams.core.definition import JOB_ID_PATTERN
-from streams.core.identity import job_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Metrics of the gateway (Prometheus). `TABLE` is every name with its kind, labels and meaning; a test holds code to it.
+"""Metrics of the gateway (Prometheus). `TABLE` has every name with kind, labels and meaning; a test holds code to it.
 
 Labels are routes, statuses, tenants, queues, outcomes and kinds: never an id of a job, run, worker or request.
 """

@@ -1,7 +1,7 @@
 """Questions about jobs to the owner that holds them, named in topic `owners`; an owner answers from its store.
 
-`OwnerQueries` is what routes use, `HttpQueries` the real one, `MemoryQueries` for tests. A job or page may be milliseconds behind a
-reply that was just read; `jobs.fetch_until` waits where that matters.
+`OwnerQueries` is what routes use, `HttpQueries` the real one, `MemoryQueries` for tests. A job or page may be
+milliseconds behind a reply that was just read; `Gateway.job` reads again where that matters.
 """
 
 from __future__ import annotations

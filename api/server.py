@@ -1,7 +1,8 @@
 """The gateway's process: Kafka link, dispatch client and HTTP server, from start to a clean stop.
 
-`run_gateway` blocks until SIGTERM or SIGINT. On a stop, waiting lease calls end with an empty list, calls in flight get their
-answers, new ones hear 503 `stopping`; then what was accepted is flushed. Nothing is kept here that the log does not have.
+`run_gateway` blocks until SIGTERM or SIGINT. On a stop, waiting lease calls end with an empty list, calls in flight get
+their answers, new ones hear 503 `stopping`; then what was accepted is flushed. Nothing is kept here that the log does
+not have.
 """
 
 from __future__ import annotations
@@ -75,15 +76,11 @@ async def serve(
         _log.error("kafka_unusable", bootstrap_servers=settings.kafka.bootstrap_servers, detail=str(error))
         return EXIT_CANNOT_START
     gateway = Gateway(client, HttpQueries(client), auth, limits_of(settings))
-    runner = web.AppRunner(
-        build_app(gateway), access_log=None, handler_cancellation=True, shutdown_timeout=DRAIN_S
-    )
+    runner = web.AppRunner(build_app(gateway), access_log=None, handler_cancellation=True, shutdown_timeout=DRAIN_S)
     try:
         url = await _listen(runner, settings.gateway.host, settings.gateway.port)
     except OSError as error:
-        _log.error(
-            "cannot_listen", host=settings.gateway.host, port=settings.gateway.port, detail=str(error)
-        )
+        _log.error("cannot_listen", host=settings.gateway.host, port=settings.gateway.port, detail=str(error))
         await _close(runner, gateway)
         return EXIT_CANNOT_START
     _log.info("gateway_listening", url=url, gateway_id=gateway_id, tokens=not auth.open)

@@ -1,1 +1,1 @@
-"""The gateway's side of the dispatch protocol, without HTTP: demand, ready lists, lease requests, grants (docs/dispatch.md)."""
+"""The gateway's side of the dispatch protocol (docs/dispatch.md), without HTTP."""

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 FailureCode = Literal["no_owner", "starting", "stopping", "overloaded", "outcome_unknown"]
 
 RETRY_AFTER_S: Final = 1
-"""A take-over after a crash takes some 7 s (facts A4), a hand-over well under one; a second between tries hurts nobody."""
+"""A take-over after a crash takes some 7 s (facts A4), a hand-over well under one; a try each second hurts nobody."""
 
 _DETAILS: Final[dict[FailureCode, str]] = {
-    "no_owner": "No scheduler owns this job's partition at the moment; nothing was written. Repeat the call in a second.",
+    "no_owner": "No scheduler owns this job's partition now; nothing was written. Repeat the call in a second.",
     "starting": "This gateway does not know the schedulers yet; nothing was written. Repeat the call in a second.",
     "stopping": "This gateway is shutting down; nothing was written. Repeat the call, it will reach another one.",
     "overloaded": "Too many calls wait at this gateway; nothing was written. Repeat the call after a short wait.",
-    "outcome_unknown": "The command was written, and its answer did not come in time. Repeat the same call with the same key.",
+    "outcome_unknown": "It was written, and its answer did not come in time. Repeat the same call with the same key.",
 }
 
 

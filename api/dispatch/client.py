@@ -21,6 +21,7 @@ from api.dispatch.clock import BrokerClock, Clock, LoopClock
 from api.dispatch.lease_desk import LeaseDesk
 from api.dispatch.packer import LINGER_MS_BUSY, LINGER_MS_IDLE, Packer
 from api.dispatch.request_ids import RequestIds
+from api.dispatch.run_ids import job_id_of
 from schemas.partition import partition_for
 from streams.core.commands import (
     AnyCommand,
@@ -33,7 +34,6 @@ from streams.core.commands import (
     Reply,
 )
 from streams.core.envelopes import CommandBatch, Offers, OwnerView
-from streams.core.identity import job_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -226,7 +226,8 @@ class DispatchClient:
     ) -> list[Grant]:
         """Wait for runs: as soon as there is one, at most `max_runs`; an empty list after `wait_ms`.
 
-        Raises DispatchError (`stopping`). If the caller is cancelled, the place (or the answer) is kept for 2 s for a call with the same `request_id`.
+        Raises DispatchError (`stopping`). If the caller is cancelled, the place (or the answer) is kept for 2 s for a
+        call with the same `request_id`.
         """
         if self._stopping:
             raise DispatchError(Failure("stopping"))

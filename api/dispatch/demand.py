@@ -1,8 +1,8 @@
 """What the gateway tells owners about its waiting workers: free slots per queue, without flicker.
 
 Pure: time comes in as an argument, in monotonic milliseconds. The published number of a queue is the peak of its free
-slots over the last second: at full load slots are taken and given back in milliseconds, and owners should see the capacity.
-So a rise is told soon (throttled), a fall with the next refresh.
+slots over the last second: at full load slots are taken and given back in milliseconds, and owners should see the
+capacity. So a rise is told soon (throttled), a fall with the next refresh.
 """
 
 from __future__ import annotations

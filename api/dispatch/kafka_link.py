@@ -1,8 +1,9 @@
 """The link over a real Kafka, by confluent-kafka: one producer, one consumer, a thread for each.
 
-The consumer has no group: it reads this gateway's partition of `replies` and `offers` from their ends (read_committed) and
-`owners` from its beginning. Its thread decodes what arrived and hands it to the event loop in one call per poll. The
-producer is idempotent with acks=all and an explicit partition; a batch is packed already, so it does not linger.
+The consumer has no group: it reads this gateway's partition of `replies` and `offers` from their ends
+(read_committed), and `owners` and `config` from their beginnings. Its thread decodes what arrived and hands it to the
+event loop in one call per poll. The producer is idempotent with acks=all and an explicit partition; a batch is packed
+already, so it does not linger.
 """
 
 from __future__ import annotations

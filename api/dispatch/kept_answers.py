@@ -1,4 +1,4 @@
-"""Lease answers that are kept for a repeat of the same call, after a lost connection (docs/http-api.md, "A lost answer").
+"""Lease answers kept for a repeat of the same call after a lost connection (docs/http-api.md, "A lost answer").
 
 Pure. Kept until one of its runs is heard from, at most `KEEP_MS`, within `KEPT_BYTES_MAX` of payload.
 """

@@ -1,8 +1,8 @@
 """Where offers meet waiting workers: demand out, lease requests out, grants in, runs to polls (docs/dispatch.md).
 
-Runs in the event loop's thread; every public method takes whole batches, and `settle` hands out what they brought. Time is
-injected. Two rules hold whatever comes: a grant is handed out at most once, and never before the run is due by the
-broker's clock; a grant that nobody takes is released.
+Runs in the event loop's thread; every public method takes whole batches, and `settle` hands out what they brought.
+Time is injected. Rules that hold whatever comes: a grant is handed out at most once, and never before the run is due by
+the broker's clock; a grant that nobody takes is released.
 """
 
 from __future__ import annotations
@@ -395,8 +395,7 @@ class LeaseDesk:
         worker = waiters.worker(request.worker_id if request is not None else grant.worker_id)
         worker.grants.append(grant)
         self._end_request(request_id)
-        waiters.update(worker)
-        self._touch(key, worker)
+        self._touch(key, worker)  # `settle` brings its free slots up to date.
 
     def _end_request(self, request_id: str) -> None:
         request = self._requests.pop(request_id, None)
@@ -406,7 +405,6 @@ class LeaseDesk:
         waiters = self._waiters[request.key]
         worker = waiters.worker(request.worker_id)
         worker.in_flight -= 1
-        waiters.update(worker)
         self._touch(request.key, worker)
 
     def _touch(self, key: QueueKey, worker: Worker[LeasePoll]) -> None:

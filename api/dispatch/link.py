@@ -1,7 +1,7 @@
 """What connects the dispatch client with the log: three things to send, three to hear. No rule of dispatch lives here.
 
-Implementations: `kafka_link.KafkaLink` (real), `memory_link.MemoryLink` (tests, simulator). All listener calls come in the
-event loop's thread, whole batches at a time.
+Implementations: `kafka_link.KafkaLink` (real), `memory_link.MemoryLink` (tests, simulator). All listener calls come in
+the event loop's thread, whole batches at a time.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Link(Protocol):
         ...
 
     def send(self, partition: int, batch: CommandBatch, done: SendDone) -> None:
-        """Write commands with acks=all to that partition of `commands`. Never blocks, never raises for the broker's sake."""
+        """Write commands with acks=all to that partition of `commands`. Never blocks; failures go to `done`."""
         ...
 
     def publish_demand(self, demand: Demand) -> None:

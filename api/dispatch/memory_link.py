@@ -1,6 +1,7 @@
 """A link without Kafka: what was sent lies in lists, and what should be heard is said by hand.
 
-For tests, and for the simulator: `on_send` sees each batch as it is "appended", in order, and may answer at once or later.
+For tests, and for the simulator: `on_send` sees each batch as it is "appended", in order, and may answer at once or
+later.
 """
 
 from __future__ import annotations

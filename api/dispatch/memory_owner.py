@@ -1,7 +1,7 @@
-"""An owner of all partitions in memory: the core's own `decide` and `apply` behind a `MemoryLink`, without log or store.
+"""An owner of all partitions in memory: the core's own `decide` and `apply` behind a `MemoryLink`, without a log.
 
-For tests and trials of everything above the log: what it answers is what a scheduler would decide. It is not durable, and
-commits `commit_ms` after a batch came in.
+For tests and trials of everything above the log: what it answers is what a scheduler would decide. It is not durable,
+and commits `commit_ms` after a batch came in.
 """
 
 from __future__ import annotations
@@ -64,9 +64,7 @@ class MemoryOwner:
         for command in batch.commands:
             reply = self._decide(command)
             if reply is not None and command.request_id:
-                answers.setdefault(batch.gateway_id, []).append(
-                    Answer(request_id=command.request_id, reply=reply)
-                )
+                answers.setdefault(batch.gateway_id, []).append(Answer(request_id=command.request_id, reply=reply))
         self._reply(answers)
         self._tick()
 
@@ -101,9 +99,7 @@ class MemoryOwner:
     def _reply(self, answers: dict[str, list[Answer]]) -> None:
         now_ms = self._clock.wall_ms()
         for gateway_id, given in answers.items():
-            self._link.say_replies(
-                TimedReplies(now_ms, ReplyBatch(gateway_id=gateway_id, answers=tuple(given)))
-            )
+            self._link.say_replies(TimedReplies(now_ms, ReplyBatch(gateway_id=gateway_id, answers=tuple(given))))
 
     def _tick(self) -> None:
         """Do what is due, offer what waits, come back for the next thing."""
@@ -115,9 +111,7 @@ class MemoryOwner:
             _, _, command = heapq.heappop(self._parked)
             reply = self._decide(command)
             if reply is not None:
-                answers.setdefault(command.gateway_id, []).append(
-                    Answer(request_id=command.request_id, reply=reply)
-                )
+                answers.setdefault(command.gateway_id, []).append(Answer(request_id=command.request_id, reply=reply))
         self._reply(answers)
         due = set()
         while self._deadlines and self._deadlines[0][0] <= now_ms:

@@ -1,7 +1,8 @@
 """Commands on their way out, packed per partition: 5 ms of linger when idle, growing to 50 ms under load.
 
-Pure: time comes in as monotonic milliseconds. An owner pays per record, not per command (facts B5), so under load fewer and
-fuller batches are worth a few milliseconds; all partitions leave together, since one transaction of the owner covers them all.
+Pure: time comes in as monotonic milliseconds. An owner pays per record, not per command (facts B5), so under load fewer
+and fuller batches are worth a few milliseconds; all partitions leave together, since one transaction of the owner
+covers them all.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ LINGER_MS_BUSY: Final = 50.0
 """Both from DESIGN section 6, Pace."""
 
 BUSY_COMMANDS_PER_S: Final = 8_000
-"""Rate of one gateway at which the linger is longest: about 3,500 runs/s with a lease, a completion and a heartbeat each now and then."""
+"""Rate of one gateway at which the linger is longest: some 3,500 runs/s with their leases and completions."""
 
 BATCH_COMMANDS_MAX: Final = 1_000
 BATCH_BYTES_MAX: Final = 256 * 1024

@@ -1,7 +1,7 @@
 """What the gateway knows of runs that wait, per queue: a heap by due time for each lane.
 
-Pure: time comes in as an argument. Offers are hints, so every bound may drop one: its owner offers the run again. A queue
-is (tenant, queue). An offer is forgotten `OFFER_TTL_MS` after it was due or last received, whichever came later.
+Pure: time comes in as an argument. Offers are hints, so every bound may drop one: its owner offers the run again. A
+queue is (tenant, queue). An offer is forgotten `OFFER_TTL_MS` after it was due or last received, whichever came later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streams.core.envelopes import Offer
 
 READY_PER_LANE_MAX: Final = 4096
-"""Above what owners may have open for one gateway and queue in a usual setting (2 x slots + 16 a partition), below what hurts."""
+"""Above what owners usually have open for one gateway and queue (2 x slots + 16 a partition), below what hurts."""
 
 OFFER_TTL_MS: Final = 3_000
 """Owners offer elsewhere after 2 s (docs/dispatch.md); a second more covers the way."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 BURST_SECONDS: Final = 1.0
-"""What a quiet tenant may take at once: one second of its rate, so that a full hour's first second is not cut to drops."""
+"""What a quiet tenant may take at once: a second of its rate, so that a full hour's first second is not cut up."""
 
 
 class TokenBucket:

@@ -366,16 +366,16 @@ def _encode(text: str) -> str:
 
 def _decode(cursor: str) -> tuple[str, str]:
     """Give the two parts of a cursor. Raises Problem."""
+    problem = bad_header("cursor", "the nextCursor of the page before, unchanged")
+    if len(cursor) > CURSOR_CHARS_MAX:
+        raise problem
     try:
-        if len(cursor) > CURSOR_CHARS_MAX:
-            raise ValueError("too long")
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-        first, bar, rest = text.partition("|")
-        if not bar:
-            raise ValueError("no bar")
-        int(first)
     except ValueError:
-        raise bad_header("cursor", "the nextCursor of the page before, unchanged") from None
+        raise problem from None
+    first, bar, rest = text.partition("|")
+    if not bar or not first.isascii() or not first.isdigit():
+        raise problem
     return first, rest
 
 

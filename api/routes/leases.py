@@ -1,7 +1,7 @@
 """What workers call: lease, heartbeat, complete, fail, release, single and in batches.
 
-The hot way: a batch is decoded at once, becomes one call of the dispatch client, and its results are encoded at once. Only
-a batch with a wrong item is decoded item by item, so that the item fails alone.
+The hot way: a batch is decoded at once, becomes one call of the dispatch client, and its results are encoded at once.
+Only a batch with a wrong item is decoded item by item, so that the item fails alone.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from api.bodies import (
 )
 from api.definitions import check_name
 from api.dispatch.calls import Failure
+from api.dispatch.run_ids import job_id_of
 from api.http_call import HttpCall, answer
 from api.instants import instant_or_none, instant_text
 from api.problems import OUTCOME, Problem, lease_lost, problem_of
 from api.routes.route import Route
 from api.views import LeaseAnswer, leased_run
-from streams.core.identity import job_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -226,10 +226,10 @@ async def _report(call: HttpCall, report: Report[I], items: list[I]) -> list[dic
 
 
 def _wrong(item: I, report: Report[I]) -> Problem | None:
+    if job_id_of(item.run_id) is None:
+        detail = f"runId: {item.run_id[:220]!r} is no run id; send the one of the lease."
+        return Problem("invalid_field" if item.run_id else "missing_field", detail, field="runId")
     try:
-        if job_id_of(item.run_id) is None:
-            detail = f"runId: {item.run_id[:220]!r} is no run id; send the one of the lease."
-            raise Problem("invalid_field" if item.run_id else "missing_field", detail, field="runId")
         report.check(item)
     except Problem as problem:
         return problem

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import aiohttp
 import pytest
+from aiohttp import web
 
+from api.app import build_app
+from api.auth import Auth
 from api.dispatch.client import DispatchClient, DispatchConfig
-from api.dispatch.clock import ManualClock
+from api.dispatch.clock import LoopClock, ManualClock
 from api.dispatch.link import TimedReplies
 from api.dispatch.memory_link import MemoryLink
+from api.dispatch.memory_owner import MemoryOwner
+from api.gateway import Gateway, Limits
+from api.queries import MemoryQueries
 from streams.core.commands import AnyCommand, Grant, LeaseRun, Release, Reply
 from streams.core.envelopes import Answer, Offer, Offers, ReplyBatch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
 PARTITIONS = 4
 
@@ -136,3 +146,98 @@ async def bench() -> AsyncIterator[Bench]:
     await client.start()
     yield Bench(clock, link, client)
     await client.stop()
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An HTTP answer as a test looks at it."""
+
+    status: int
+    headers: Any
+    body: Any
+
+    def problem(self) -> tuple[int, str, str | None]:
+        """Give (status, code, field), after checking what holds for every problem."""
+        assert self.headers["Content-Type"].startswith("application/problem+json")
+        assert self.body["status"] == self.status
+        assert self.body["type"].endswith(self.body["code"])
+        assert self.body["requestId"] == self.headers["X-Request-Id"]
+        assert self.body["detail"]
+        assert ("Retry-After" in self.headers) == (self.status in (429, 503))
+        return self.status, self.body["code"], self.body["field"]
+
+
+class Api:
+    """A gateway over HTTP on a loopback port, and the owner in memory behind it."""
+
+    def __init__(self, gateway: Gateway, link: MemoryLink, owner: MemoryOwner, queries: MemoryQueries) -> None:
+        self.gateway, self.link, self.owner, self.queries = gateway, link, owner, queries
+        self.base = ""
+        self.session: aiohttp.ClientSession | None = None
+        self.headers: dict[str, str] = {}
+
+    async def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answered:
+        """Call; underscores in header names are hyphens. Bytes go as they are."""
+        assert self.session is not None
+        sent = self.headers | {name.replace("_", "-"): value for name, value in headers.items()}
+        data = body
+        if body is not None and not isinstance(body, bytes):
+            data = json.dumps(body).encode()
+        if body is not None:
+            sent = {"Content-Type": "application/json"} | sent
+        async with self.session.request(method, self.base + path, data=data, headers=sent) as response:
+            raw = await response.read()
+            answered = json.loads(raw) if "json" in response.headers.get("Content-Type", "") else raw.decode()
+            return Answered(response.status, response.headers, answered)
+
+    async def create(self, **fields: Any) -> str:
+        """Create a job that must be accepted; its id."""
+        answered = await self("POST", "/v1/jobs", {"name": "n", "delaySeconds": 0} | fields)
+        assert answered.status == 201, answered.body
+        job_id: str = answered.body["jobId"]
+        return job_id
+
+    async def lease(self, queue: str = "default", **fields: Any) -> list[dict[str, Any]]:
+        """Lease runs; the call must be answered."""
+        answered = await self("POST", f"/v1/queues/{queue}/lease", {"workerId": "w", "waitSeconds": 5} | fields)
+        assert answered.status == 200, answered.body
+        runs: list[dict[str, Any]] = answered.body["runs"]
+        return runs
+
+
+@asynccontextmanager
+async def serving(auth: Auth, limits: Limits, *, reply_timeout_ms: int = 10_000) -> AsyncIterator[Api]:
+    """Serve a gateway whose owner decides in memory."""
+    clock = LoopClock()
+    link = MemoryLink(clock, PARTITIONS)
+    owner = MemoryOwner(link, clock)
+    config = DispatchConfig(partitions=PARTITIONS, gateway_id="gw", reply_timeout_ms=reply_timeout_ms)
+    client = DispatchClient(link, config, clock)
+    await client.start()
+    queries = MemoryQueries(owner.jobs, client.partition_of)
+    api = Api(Gateway(client, queries, auth, limits), link, owner, queries)
+    runner = web.AppRunner(
+        build_app(api.gateway), access_log=None, handler_cancellation=True, shutdown_timeout=1
+    )
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    api.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with aiohttp.ClientSession() as session:
+        api.session = session
+        yield api
+        client.begin_stop()
+    await runner.cleanup()
+    await client.stop()
+
+
+@pytest.fixture
+def serve() -> Callable[..., AbstractAsyncContextManager[Api]]:
+    """Give `serving`, for tests that need their own configuration."""
+    return serving
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    """Give a gateway in development mode."""
+    async with serving(Auth(None), Limits(partitions=PARTITIONS)) as api:
+        yield api

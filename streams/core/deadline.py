@@ -121,7 +121,8 @@ def is_ready(state: JobState, run: OpenRun) -> bool:
 def upcoming(job: Job) -> tuple[str, int] | None:
     """Return run id and instant of the next occurrence as an offer may name it before it is opened.
 
-    None while the job is paused, finished or deleted, and for an occurrence that somebody asked to skip.
+    None while the job is paused, finished or deleted, and for an occurrence that somebody asked to skip. It may
+    lie in the past while the open-run bound holds it back: such a one is not to be offered.
     """
     state = job.state
     next_at_ms = state.next_at_ms

@@ -65,7 +65,7 @@ def lease_run(job: Job | None, command: LeaseRun, context: Context) -> Decision:
     return _lease_open(draft, run, command)
 
 
-def _lease_unopened(draft: Draft, command: LeaseRun) -> Decision:
+def _lease_unopened(draft: Draft, command: LeaseRun) -> Decision:  # noqa: PLR0911 - one guard clause a case
     """The run is not open: perhaps it is the occurrence that comes next, or among those that are due now."""
     closed = draft.job.closed_run(command.run_id)
     if closed is not None:
@@ -82,6 +82,8 @@ def _lease_unopened(draft: Draft, command: LeaseRun) -> Decision:
     finish_if_done(draft)
     following = upcoming(draft.job)
     if following is not None and command.run_id == following[0]:
+        if following[1] <= draft.now_ms:
+            return draft.decision(_reply(command, "not_leasable", "too many runs of the job are open to open this one"))
         return _parked(draft, command, following[1])
     closed = draft.job.closed_run(command.run_id)
     if closed is not None:

@@ -22,6 +22,7 @@ from streams.core.decide_due import (
 )
 from streams.core.decide_schedule import reads_zone_data
 from streams.core.events import JobForgotten, LeaseExpired, RunSkipped
+from streams.core.overlap import backfill_can_open
 
 if TYPE_CHECKING:
     from streams.core.context import Context
@@ -110,7 +111,9 @@ def _look_again_ms(draft: Draft) -> int:
     soft_ms = next_look_ms(job, context)
     if soft_ms is not None and soft_ms > now_ms:
         return soft_ms
-    has_room = len(job.state.open) < context.open_runs_max
-    if has_room and (is_due(job.state, now_ms) or job.state.backfills):
+    state, bound = job.state, context.open_runs_max
+    if is_due(state, now_ms) and len(state.open) < bound:
+        return now_ms
+    if state.status == "active" and any(backfill_can_open(state, backfill, bound) for backfill in state.backfills):
         return now_ms
     return now_ms + RECHECK_MS

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streams.core.commands import Delete, Pause, Trigger, Wake
+from streams.core.commands import Delete, Pause, Reply, StartBackfill, Trigger, Wake
 from streams.core.deadline import deadline_ms, ready_runs, upcoming
+from streams.core.decide_wake import RECHECK_MS
 from streams.core.identity import run_id_at
 from streams.core.state import FORGET_AFTER_MS
 from streams.core.time import OneOffSpec
@@ -72,6 +73,33 @@ def test_occurrences_held_back_by_the_bound_are_opened_when_a_run_ends(owner: Ma
     owner.run_until(owner.now_ms)
 
     assert [run.scheduled_at_ms for run in owner.state.open] == [AT + HOUR]
+
+
+def test_a_request_for_a_run_that_the_bound_holds_back_is_refused_and_not_parked_in_the_past(
+    owner: ManualOwner,
+) -> None:
+    owner.define(overlap="allow", concurrent_runs_max=0)
+    owner.open_runs_max = 1
+    owner.run_until(AT + HOUR)
+
+    decision = owner.lease(run_id_at("job", AT + HOUR))
+
+    assert isinstance(decision.reply, Reply)
+    assert (decision.reply.code, decision.park_until_ms) == ("not_leasable", 0)
+
+
+def test_a_lagging_lease_beside_a_full_backfill_is_no_busy_loop(owner: ManualOwner) -> None:
+    owner.define()
+    owner.run_until(AT)
+    owner.grant()
+    backfill = StartBackfill(job_id="job", backfill_id="b", from_ms=AT - 5 * HOUR, until_ms=AT)
+    owner.do(backfill)
+    owner.now_ms = AT + 30_001
+    owner.consumed_lag_ms = 50
+
+    decision = owner.wake()
+
+    assert (decision.events, decision.wake_at_ms) == ((), owner.now_ms + RECHECK_MS)
 
 
 def test_the_end_of_a_closed_record_is_a_deadline(owner: ManualOwner) -> None:

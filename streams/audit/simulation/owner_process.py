@@ -100,6 +100,10 @@ class Events:
         self._world.note(f"{self._name} quarantined {job_id}: {reason}")
         self._alarms.append(f"quarantined {job_id}: {reason}")
 
+    def unreachable(self, what: str, reason: str) -> None:
+        """See OwnerEvents."""
+        self._world.note(f"{self._name} unreachable: {what}: {reason}")
+
 
 class Consumer:
     """The group member of one process."""

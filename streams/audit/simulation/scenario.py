@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 HOUR_MS: Final = 3_600_000.0
 
 HEAL_MS: Final = 240_000.0
-"""Between the last fault and judgement: a retry of the second attempt, a take-over, and leases of two minutes' runs."""
+"""Long enough for a retry of the second attempt, a take-over, and leases of two minutes' runs."""
 
 STARTS_MS: Final = (
     1_774_742_400_000,  # 2026-03-29T00:00Z: Berlin's clocks go forward at 01:00Z
@@ -62,6 +62,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int = 24
     fault_every_ms: float = 45_000.0
     """Mean time between faults; 0 is a run without any."""
+    heal_ms: float = HEAL_MS
+    """Between the last fault and judgement."""
+    worker_sleeps: float = 0.02
+    """Share of runs whose worker is frozen for a while."""
+    slow: float = 0.05
+    """Share of runs that take up to two minutes."""
     change_every_ms: float = 20_000.0
     """Mean time between what people do to jobs."""
     policies: bool = True
@@ -76,7 +82,9 @@ class Result(msgspec.Struct, kw_only=True):
     trace: tuple[str, ...]
     alarms: tuple[str, ...]
     stale_refused: int
-    view: Any
+    """Commits of an old generation that the broker refused: how often fencing was needed."""
+    view: LogView
+    journals: Journals
 
     @property
     def ok(self) -> bool:
@@ -99,8 +107,7 @@ def simulate(plan: Plan) -> Result:
             fleet.run()
     finally:
         streams.owner.IDLE_WAIT_MS_MAX = idle_before  # type: ignore[misc]  # see above
-        for owner in fleet.owners:
-            owner.process.kill()
+        fleet.world.end()
     return fleet.judge()
 
 
@@ -136,7 +143,9 @@ class Fleet:
         for number in range(plan.gateways):
             self.gateways.append(Gateway(around, f"gw-{number}", list(LINES), plan.workers))
         self.client = Client(around, self.gateways)
-        self.workload = Workload(self.world, self.client, plan.jobs, change_every_ms=plan.change_every_ms, policies=plan.policies)
+        self.workload = Workload(
+            self.world, self.client, plan.jobs, change_every_ms=plan.change_every_ms, policies=plan.policies
+        )
 
     def run(self) -> None:
         """Live through the plan, then heal."""
@@ -147,12 +156,13 @@ class Fleet:
             self.habits.message_lost = 0.01
             self.habits.message_doubled = 0.03
             self.habits.worker_dies = 0.02
-            self.habits.worker_sleeps = 0.02
+            self.habits.worker_sleeps = self.plan.worker_sleeps
+            self.habits.slow = self.plan.slow
             self._next_fault()
         end_ms = self.plan.hours * HOUR_MS
         self.world.run(end_ms)
         self._heal()
-        self.world.run(max(end_ms, self._whole_at_ms) + HEAL_MS)
+        self.world.run(max(end_ms, self._whole_at_ms) + self.plan.heal_ms)
 
     def judge(self) -> Result:
         """Hand the log to the checker."""
@@ -169,6 +179,7 @@ class Fleet:
             alarms=tuple(self.alarms),
             stale_refused=self.broker.stale_refused,
             view=view,
+            journals=journals,
         )
 
     def view(self) -> LogView:
@@ -353,7 +364,9 @@ class Fleet:
         self.world.note("heal")
         self.faulty = False
         self._good_weather()
-        self.habits.message_lost = self.habits.message_doubled = self.habits.worker_dies = self.habits.worker_sleeps = 0.0
+        self.habits.message_lost = self.habits.message_doubled = self.habits.worker_dies = self.habits.worker_sleeps = (
+            0.0
+        )
         self.habits.slow = 0.0
         self.workload.quiet = True
         for gateway in self.gateways:

@@ -60,6 +60,11 @@ class World:
         if self.active is not None:
             self.active.sleep(delay_ms)
 
+    def end(self) -> None:
+        """Kill everything, so that no thread and no loop is left."""
+        for process in [*self.processes]:
+            process.kill()
+
     def run(self, until_ms: float) -> None:
         """Let the world go on until a time."""
         while True:
@@ -282,6 +287,7 @@ class _VirtualLoop(asyncio.BaseEventLoop):
                     self.step()
         finally:
             asyncio._set_running_loop(running)  # noqa: SLF001 - see above
+            self.close()
 
     def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if not self._process.dead:

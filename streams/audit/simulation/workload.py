@@ -81,7 +81,8 @@ class Workload:
         before = self._definitions.get(job_id)
         if before is None:
             return
-        changed = self._definition(job_id, self._schedule(), line=(before.tenant, before.queue))
+        schedule = before.schedule if self.world.rng.random() < 0.5 else self._schedule()
+        changed = self._definition(job_id, schedule, line=(before.tenant, before.queue))
         self._definitions[job_id] = changed
         self.client.call(
             Define(job_id=job_id, definition=changed, request_hash=request_hash(changed), mode="edit", actor="ann")

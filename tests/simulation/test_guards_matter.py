@@ -1,0 +1,227 @@
+"""The goal: no guard of DESIGN section 15 is there for nothing, and none can be lost unseen. The method: take one away, run
+simulated fleets under many faults, and see the checker report the very violation that the guard prevents.
+
+Two guards stand behind each other: records flushed before the offsets, and an offset for every partition. With either one
+a successor still waits for an open transaction; with neither, a paused owner writes behind its back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+import streams.shard
+import streams.transaction
+from streams.audit.simulation.scenario import Plan, simulate
+from streams.core.commands import Complete, Fail, LeaseRun, Release, Wake
+from streams.core.context import Context, Decision
+from streams.core.decide import decide
+from streams.core.state import Job
+from streams.inbox import Inbox
+from streams.takeover import Takeover
+from streams.transaction import KafkaCommitter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streams.core.commands import AnyCommand
+
+    Decide = Callable[[Job | None, AnyCommand, Context], Decision]
+
+SEEDS = range(200, 206)
+"""A mutation must be found in one of these; most are in the first."""
+
+
+def hot(seed: int) -> Plan:
+    """Give a short life full of faults."""
+    return Plan(seed=seed, hours=0.1, heal_ms=20_000, fault_every_ms=7_000, change_every_ms=5_000)
+
+
+def restless(seed: int) -> Plan:
+    """Give one full of edits."""
+    return Plan(seed=seed, hours=0.1, heal_ms=5_000, fault_every_ms=30_000, change_every_ms=700)
+
+
+def sleepy(seed: int) -> Plan:
+    """Give one full of workers that sleep through their lease and go on afterwards."""
+    return Plan(seed=seed, hours=0.15, heal_ms=5_000, fault_every_ms=60_000, worker_sleeps=0.5, slow=0.6)
+
+
+def found_by(phrase: str, plan: Callable[[int], Plan] = hot) -> tuple[str, int]:
+    """Give the invariant that reported the phrase, and the seed; or what else was found."""
+    for seed in SEEDS:
+        result = simulate(plan(seed))
+        for violation in result.report.violations:
+            if phrase in violation.message:
+                return violation.invariant, seed
+    return "nothing found", -1
+
+
+def mutated(monkeypatch: pytest.MonkeyPatch, change: Callable[[Decide], Decide]) -> None:
+    monkeypatch.setattr(streams.shard, "decide", change(decide))
+
+
+PHRASES = (
+    "was acknowledged, but is not in the log",
+    "before its time by the broker's stamp",
+    "leased on an offer of version",
+    "although it was heard from",
+    "generation went back",
+    "is followed by",
+    "answered 2 times",
+)
+
+
+@pytest.mark.parametrize("plan", [hot, restless, sleepy])
+def test_with_all_guards_in_place_none_of_it_is_found(plan: Callable[[int], Plan]) -> None:
+    report = simulate(plan(SEEDS[0])).report
+
+    assert [v.message for v in report.violations if any(phrase in v.message for phrase in PHRASES)] == []
+
+
+def any_token(wrapped: Decide) -> Decide:
+    """Accept a completion under whatever token lives."""
+
+    def decide_(job: Job | None, command: AnyCommand, context: Context) -> Decision:
+        if isinstance(command, Complete | Fail | Release) and job is not None:
+            run = job.run(command.run_id)
+            if run is not None and run.lease is not None:
+                command = msgspec.structs.replace(command, lease_token=run.lease.lease_token)
+        return wrapped(job, command, context)
+
+    return decide_
+
+
+def clock_ahead(wrapped: Decide) -> Decide:
+    """Judge due times by a clock that runs a second ahead."""
+
+    def decide_(job: Job | None, command: AnyCommand, context: Context) -> Decision:
+        return wrapped(job, command, msgspec.structs.replace(context, now_ms=context.now_ms + 1_000))
+
+    return decide_
+
+
+def any_version(wrapped: Decide) -> Decide:
+    """Grant on offers of any version."""
+
+    def decide_(job: Job | None, command: AnyCommand, context: Context) -> Decision:
+        if isinstance(command, LeaseRun):
+            command = msgspec.structs.replace(command, job_version=0)
+        return wrapped(job, command, context)
+
+    return decide_
+
+
+def no_evidence(wrapped: Decide) -> Decide:
+    """Expire by the logged end alone: no heartbeats, no look at what was not consumed yet."""
+
+    def decide_(job: Job | None, command: AnyCommand, context: Context) -> Decision:
+        if isinstance(command, Wake):
+            context = msgspec.structs.replace(context, heartbeats={}, consumed_to_ms=context.now_ms + 1)
+        return wrapped(job, command, context)
+
+    return decide_
+
+
+def no_takeover_grace(wrapped: Decide) -> Decide:
+    """Expire without the visibility that a take-over adds."""
+
+    def decide_(job: Job | None, command: AnyCommand, context: Context) -> Decision:
+        return wrapped(job, command, msgspec.structs.replace(context, takeover_at_ms=0))
+
+    return decide_
+
+
+@pytest.mark.parametrize(
+    ("guard", "plan", "invariant", "phrase"),
+    [
+        (any_token, sleepy, "I5", "was acknowledged, but is not in the log"),
+        (clock_ahead, hot, "I1", "before its time by the broker's stamp"),
+        (any_version, restless, "I13", "leased on an offer of version"),
+        (no_evidence, hot, "I10", "although it was heard from"),
+        (no_takeover_grace, hot, "I10", "although it was heard from"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_decision_without_its_guard_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+    guard: Callable[[Decide], Decide],
+    plan: Callable[[int], Plan],
+    invariant: str,
+    phrase: str,
+) -> None:
+    mutated(monkeypatch, guard)
+
+    assert found_by(phrase, plan)[0] == invariant
+
+
+def test_without_the_generation_a_stale_owner_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    unchecked = b"CGMDv2:\xff\xff\xff\xff" + b"group\0" + b"\0" + b"\x01"
+    monkeypatch.setattr(streams.transaction, "group_metadata", lambda _membership: unchecked)
+
+    assert found_by("generation went back")[0] == "I6"
+
+
+def only_consumed_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send offsets only for partitions in which something was consumed."""
+    send_all = KafkaCommitter._send_offsets
+    last: dict[tuple[int, str, int], int] = {}
+
+    def send_some(self: KafkaCommitter, transaction: Any) -> None:
+        writes = []
+        for write in transaction.writes:
+            moved = {t: o for t, o in write.offsets.items() if last.get((id(self), t, write.partition), -1) != o}
+            last.update({(id(self), t, write.partition): o for t, o in moved.items()})
+            if moved:
+                writes.append(write._replace(offsets=moved))
+        if writes:
+            send_all(self, msgspec.structs.replace(transaction, writes=writes))
+
+    monkeypatch.setattr(KafkaCommitter, "_send_offsets", send_some)
+
+
+def no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the records in the client until the commit, as librdkafka does by itself."""
+    monkeypatch.setattr(KafkaCommitter, "_flush", lambda _self, _transaction, _receipts, _refused: None)
+
+
+def test_without_an_offset_for_every_partition_a_stale_owner_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    only_consumed_offsets(monkeypatch)
+
+    assert found_by("generation went back")[0] == "I6"
+
+
+def test_without_flush_and_offsets_a_stale_owner_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    only_consumed_offsets(monkeypatch)
+    no_flush(monkeypatch)
+
+    assert found_by("generation went back")[0] == "I6"
+
+
+def test_without_the_floor_repeated_commands_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = Inbox.__init__
+
+    def begin_at_zero(self: Inbox, floors: Any) -> None:
+        begin(self, floors)
+        self._next_delivery = dict.fromkeys(floors, 0)
+
+    monkeypatch.setattr(Inbox, "__init__", begin_at_zero)
+
+    assert found_by("answered 2 times")[0] == "I7"
+
+
+def test_without_waiting_for_open_transactions_a_takeover_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def now(self: Takeover, partitions: list[int]) -> dict[int, int]:
+        return self._log.ledger_ends(partitions, stable=True)
+
+    def unstable(self: Takeover, partitions: list[int]) -> dict[int, dict[str, int]]:
+        log: Any = self._log
+        committed = log._broker.committed
+        return {p: {s: committed[t, p] for t, s in self._input_topics.items()} for p in partitions}
+
+    monkeypatch.setattr(Takeover, "_wait_stable", now)
+    monkeypatch.setattr(Takeover, "_stable_floors", unstable)
+
+    assert found_by("is followed by")[0] == "I6"

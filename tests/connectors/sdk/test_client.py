@@ -213,13 +213,14 @@ async def test_a_create_is_repeated_with_its_key_and_makes_one_job(
     assert ref.replayed is (fault == "drop_answers")
 
 
-async def test_the_same_key_with_another_body_is_a_conflict(client: Both) -> None:
-    first = await client.create_job("n", delay_seconds=1000, idempotency_key="k")
-    again = await client.create_job("n", delay_seconds=1000, idempotency_key="k")
+async def test_the_same_key_with_another_body_is_a_conflict(gateway: FakeGateway, client: Both) -> None:
+    first = await client.create_job("n", delay_seconds=1000, idempotency_key="my-key")
+    again = await client.create_job("n", delay_seconds=1000, idempotency_key="my-key")
     assert (again.job_id, again.replayed) == (first.job_id, True)
     with pytest.raises(horolog.ConflictError) as caught:
-        await client.create_job("other", delay_seconds=1000, idempotency_key="k")
+        await client.create_job("other", delay_seconds=1000, idempotency_key="my-key")
     assert caught.value.code == "idempotency_conflict"
+    assert {call.headers["Idempotency-Key"] for call in gateway.calls} == {"my-key"}
 
 
 async def test_a_trigger_whose_answer_was_lost_opens_one_run(gateway: FakeGateway, client: Both) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
 import pathlib
 import re
 
+import horolog
 from horolog import _wire, _worker
 from horolog._client import _Api
 from horolog._errors import error_from_problem
+from horolog._events import EVENTS
 
 ROOT = pathlib.Path(__file__).parents[3]
 DOCUMENT = (ROOT / "docs" / "http-api.md").read_text()
@@ -69,3 +73,21 @@ def test_every_documented_route_has_a_client_method() -> None:
             assert f'"{head}"' in source or f"/v1/{head}" in source, route
             assert not verb or verb in source, route
     assert len([name for name in vars(_Api) if not name.startswith("_")]) > 30
+
+
+def test_the_guide_lists_every_event_with_its_level() -> None:
+    guide = (ROOT / "docs" / "worker-sdk.md").read_text()
+    rows = re.findall(r"^\| ((?:`[a-z_]+`(?:, )?)+) \| (debug|info|warning|error) \|", guide, re.MULTILINE)
+    listed = {name: level for names, level in rows for name in re.findall(r"`([a-z_]+)`", names)}
+    assert listed == {name: logging.getLevelName(level).lower() for name, level in EVENTS.items()}
+
+
+def test_the_guide_names_every_argument_of_a_worker_with_its_default() -> None:
+    guide = (ROOT / "docs" / "worker-sdk.md").read_text()
+    rows = dict(re.findall(r"^\| `([a-z_]+)` \| ([^|]*) \|", guide, re.MULTILINE))
+    for name, parameter in inspect.signature(horolog.Worker).parameters.items():
+        if name in {"url", "clock"}:
+            continue
+        assert name in rows, name
+        if isinstance(parameter.default, (int, float)):
+            assert float(rows[name]) == parameter.default, name

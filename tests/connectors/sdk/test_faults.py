@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -413,3 +415,58 @@ async def test_the_threads_of_a_stopped_worker_end(gateway: FakeGateway) -> None
     for thread in threads:
         await asyncio.to_thread(thread.join, 20)
     assert not any(thread.is_alive() for thread in threads)
+
+
+async def strike(gateway: FakeGateway, dice: random.Random) -> None:
+    """Inject one fault at random, or end all of them."""
+    kind = dice.choice(["lease", "heartbeat", "complete", "*"])
+    match dice.randrange(6):
+        case 0:
+            gateway.drop_answers(kind)
+        case 1:
+            gateway.drop_requests(kind)
+        case 2:
+            gateway.refuse(kind, status=dice.choice([500, 503, 504]))
+        case 3:
+            gateway.refuse_items("complete", times=dice.randrange(1, 9))
+        case 4:
+            await gateway.restart()
+        case _:
+            gateway.clear_faults()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_under_random_faults_every_run_is_completed_once_and_executed_about_once(working: Any, seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311 - a reproducible choice of faults
+    clock = ManualClock(flowing=True)
+    async with FakeGateway(clock=clock) as gateway:
+        worker = horolog.Worker(gateway.url, queue="default", slots=25, clock=clock)
+        executed: Counter[str] = Counter()
+
+        @worker.handler("async")
+        async def echo(run: horolog.Run) -> Any:
+            executed[run.run_id] += 1
+            if run.payload % 3 == 0:
+                await run.heartbeat()
+            return run.payload
+
+        @worker.handler("plain")
+        def echo_plain(run: horolog.Run) -> Any:
+            executed[run.run_id] += 1
+            return run.payload
+
+        run_ids = [gateway.add_run(dice.choice(["async", "plain"]), payload=n) for n in range(300)]
+
+        def done() -> int:
+            return sum(run.state == "closed" for run in gateway.runs.values())
+
+        async with working(worker):
+            while done() < len(run_ids):
+                await strike(gateway, dice)
+                goal, called = min(len(run_ids), done() + 10), len(gateway.calls) + 5
+                await gateway.until(lambda: done() >= goal or len(gateway.calls) >= called)  # noqa: B023
+                await clock.advance(dice.choice([0.0, 0.5, 6.0]))
+    assert [gateway.runs[run_id].completions for run_id in run_ids] == [1] * len(run_ids)
+    assert [gateway.runs[run_id].result for run_id in run_ids] == list(range(len(run_ids)))
+    # A grant whose answer died with its gateway never began; nothing here takes a lease from a run that began.
+    assert set(executed.values()) == {1}

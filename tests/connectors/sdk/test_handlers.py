@@ -123,7 +123,7 @@ def test_arguments_out_of_bounds_are_refused_by_name(arguments: dict[str, Any], 
 
 @pytest.mark.parametrize("url", ["localhost:8080", "ftp://host", "http://", "http://host?x=1"])
 def test_an_address_that_is_not_a_gateway_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="^url"):
+    with pytest.raises(ValueError, match=r"^url"):
         horolog.Worker(url, queue="billing")
 
 

@@ -107,6 +107,42 @@ async def test_a_time_out_of_an_hour_takes_no_time(waiting: tuple[horolog.Worker
     assert (result.outcome, result.retryable) == ("timed_out", True)
 
 
+async def test_a_value_returned_after_the_time_out_is_a_failure_all_the_same() -> None:
+    async def swallow(run: horolog.Run) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            assert isinstance(run.stop_reason, horolog.RunTimedOut)
+        return "late"
+
+    async with WorkerTest() as test:
+        test.add_handler("t", swallow)
+        handle = test.start("t", timeoutSeconds=5)
+        await test.advance(5)
+        result = await handle.result()
+    assert (result.outcome, result.result, result.retryable) == ("timed_out", None, True)
+
+
+async def test_a_value_returned_after_a_cancellation_completes_the_run() -> None:
+    async def swallow(run: horolog.Run) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError as error:
+            reasons.extend([error.args[0], run.stop_reason])
+        return "finished"
+
+    reasons: list[Any] = []
+
+    async with WorkerTest() as test:
+        test.add_handler("t", swallow)
+        handle = test.start("t")
+        await test.advance(1)
+        handle.cancel()
+        result = await handle.result()
+    assert (result.outcome, result.result) == ("completed", "finished")
+    assert reasons[0] is reasons[1]
+
+
 async def test_a_silent_gateway_takes_the_lease_after_25_s(waiting: tuple[horolog.Worker, Any, Any]) -> None:
     async with WorkerTest(waiting[0]) as test:
         handle = test.start("async")

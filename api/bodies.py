@@ -151,7 +151,7 @@ class HeartbeatBody(Body, frozen=True, kw_only=True):
     lease_token: int
     run_id: str = ""
     visibility_seconds: float | None = None
-    progress: Raw | None = None
+    progress: Raw | UnsetType = UNSET
 
 
 class CompleteBody(Body, frozen=True, kw_only=True):

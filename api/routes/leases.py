@@ -254,7 +254,7 @@ def _result(report: Report[I], item: I, reply: Reply | Failure, now_ms: int) -> 
 
 def _check_heartbeat(item: HeartbeatBody) -> None:
     _check_visibility(item.visibility_seconds)
-    if item.progress is not None and len(compact(item.progress, "progress")) > PROGRESS_BYTES_MAX:
+    if item.progress is not UNSET and len(compact(item.progress, "progress")) > PROGRESS_BYTES_MAX:
         detail = f"progress: at most {PROGRESS_BYTES_MAX} bytes of JSON; send less."
         raise Problem("invalid_field", detail, field="progress", limit=PROGRESS_BYTES_MAX)
 

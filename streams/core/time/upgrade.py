@@ -11,6 +11,11 @@ import msgspec
 
 if TYPE_CHECKING:
     from streams.core.time.schedule import Schedule
+    from streams.core.time.specs import Occurrence
+
+
+#: No correction of the zone database moves an instant further than over the date line.
+_OFFSET_MOVE_MAX_MS = 26 * 3_600_000
 
 
 class CursorMove(msgspec.Struct, frozen=True):
@@ -28,17 +33,11 @@ def recompute_cursor(old: Schedule, new: Schedule, cursor_at_ms: int | None, aft
     """Return the move of a cursor from ``old`` to ``new`` zone data, or None if the occurrence stays.
 
     ``cursor_at_ms`` is the next occurrence not yet opened, ``after_ms`` the last instant that is settled (the last
-    opened occurrence,
-    or the job's creation). A fixed local time that ran under the old data does not run again when the new data puts
-    it later; one that the new data puts into the past is due at once, never lost.
+    opened occurrence, or the job's creation). The cursor stays on its slot, that is on its local time, and only the
+    instant moves: a slot that ran under the old data does not run again when the new data puts it later, and one that
+    the new data puts into the past is due at once, never lost.
     """
-    found = new.next_after(after_ms)
-    if not old.elapsed:
-        settled = old.previous_before(after_ms + 1)
-        if settled is not None and settled.at_ms == after_ms:
-            local_settled = _local_ms(old, settled.slot_ms)
-            while found is not None and _local_ms(new, found.slot_ms) <= local_settled:
-                found = new.next_after(found.at_ms)
+    found = new.next_after(after_ms) if old.elapsed else _same_slot(old, new, cursor_at_ms, after_ms)
     to_ms = None if found is None else found.at_ms
     if to_ms == cursor_at_ms:
         return None
@@ -50,6 +49,22 @@ def recompute_cursor(old: Schedule, new: Schedule, cursor_at_ms: int | None, aft
         from_version=old.zone_data.version,
         to_version=new.zone_data.version,
     )
+
+
+def _same_slot(old: Schedule, new: Schedule, cursor_at_ms: int | None, after_ms: int) -> Occurrence | None:
+    """Return the first occurrence under the new data whose local time lies past the slot before the cursor."""
+    cursor = None if cursor_at_ms is None else old.previous_before(cursor_at_ms + 1)
+    settled = old.previous_before(after_ms + 1 if cursor_at_ms is None else cursor_at_ms)
+    if settled is None:
+        return new.next_after(after_ms)
+    local_settled = _local_ms(old, settled.slot_ms)
+    if cursor is not None and _local_ms(old, cursor.slot_ms) <= local_settled:
+        # The cursor is the second pass of the settled local time (overlapHour both): local time cannot tell them apart.
+        return new.next_after(after_ms)
+    found = new.next_after(settled.at_ms - _OFFSET_MOVE_MAX_MS)
+    while found is not None and _local_ms(new, found.slot_ms) <= local_settled:
+        found = new.next_after(found.at_ms)
+    return found
 
 
 def _local_ms(schedule: Schedule, instant_ms: int) -> int:

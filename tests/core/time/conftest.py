@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import importlib.resources
+import itertools
+import random
 import struct
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from streams.core.time import CronSpec, Occurrence, Schedule, ZoneData, compile_schedule, utc_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -22,6 +26,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def to_ms(text: str) -> int:
     """Epoch ms of RFC 3339 text; a short ``2026-03-08T07:00Z`` is fine."""
     return (datetime.fromisoformat(text) - EPOCH) // timedelta(milliseconds=1)
+
+
+@pytest.fixture(scope="session")
+def seeded() -> Callable[[int], random.Random]:
+    """Random choices that are the same in every run."""
+    return random.Random
 
 
 @pytest.fixture(scope="session")
@@ -75,7 +85,7 @@ def ask() -> Ask:
 
 
 def write_tzif(path: Path, offsets: list[int], transitions: list[tuple[int, int]]) -> None:
-    """A TZif version 2 file: ``offsets`` are the types, the first holds before all; ``transitions`` are (second, type)."""
+    """Write a TZif version 2 file. The first of ``offsets`` holds before all ``transitions`` (second, offset index)."""
 
     def block(width: int, times: list[tuple[int, int]]) -> bytes:
         head = struct.pack(">4sc15x6l", b"TZif", b"2", 0, 0, 0, len(times), len(offsets), 4)
@@ -152,8 +162,8 @@ def walk(zone: ZoneInfo, from_s: int, to_s: int, step_s: int) -> Iterator[tuple[
 def brute_force(rule: Rule, steps: list[tuple[int, datetime]], step_s: int, gap: str, overlap: str) -> list[int]:
     """Instants of a rule within a walk that begins and ends far from any clock change.
 
-    R3: an elapsed rule takes every instant that matches. R2: a fixed rule goes through the wall-clock times; one that no
-    instant shows fires at the first instant that is past it, unless the clock jumped three hours; one that two show, once.
+    R3: an elapsed rule takes every instant that matches. R2: a fixed rule goes through the wall-clock times; one that
+    no instant shows fires at the first instant past it, unless the clock jumped three hours; one that two show, once.
     """
     if rule.elapsed:
         return [instant for instant, local in steps if rule.matches(local)]
@@ -164,7 +174,7 @@ def brute_force(rule: Rule, steps: list[tuple[int, datetime]], step_s: int, gap:
     for local, instants in passes.items():
         if rule.matches(local):
             chosen |= {"first": {instants[0]}, "second": {instants[-1]}, "both": set(instants)}[overlap]
-    for (_, before), (instant, after) in zip(steps, steps[1:], strict=False):
+    for (_, before), (instant, after) in itertools.pairwise(steps):
         jump = after - before - timedelta(seconds=step_s)
         if gap == "shift" and timedelta(0) < jump < timedelta(hours=3):
             missing = before + timedelta(seconds=step_s)
@@ -179,11 +189,9 @@ def brute_force(rule: Rule, steps: list[tuple[int, datetime]], step_s: int, gap:
 class Oracle:
     """The brute-force walk, as a fixture."""
 
-    def rule(self, text: str, **more: Any) -> Rule:
-        sets = {
-            name: frozenset(value) if isinstance(value, (set, range, tuple)) else value for name, value in more.items()
-        }
-        return Rule(text, **sets)
+    def rule(self, text: str, *, elapsed: bool = False, **sets: Iterable[int]) -> Rule:
+        made: dict[str, Any] = {name: frozenset(values) for name, values in sets.items()}
+        return Rule(text, elapsed=elapsed, **made)
 
     def walk(self, zone: str, from_s: int, to_s: int, step_s: int = 60) -> list[tuple[int, datetime]]:
         return list(walk(package_zone(zone), from_s, to_s, step_s))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from calendar import monthrange
+from datetime import date, datetime, timedelta
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -24,7 +25,7 @@ from streams.core.time.calendar_pattern import CalendarPattern
 from streams.core.time.civil import day_number
 from streams.core.time.rrule_pattern import RRulePattern
 
-EPOCH = datetime(1970, 1, 1)
+EPOCH = datetime.fromisoformat("1970-01-01")  # wall clock: rules are naive
 
 RULES = [
     "FREQ=DAILY",
@@ -125,12 +126,32 @@ def test_until_in_utc_is_an_instant_and_until_without_z_is_local(ms: Any) -> Non
 
 
 CALENDAR_CASES: list[tuple[str, CalendarIntervalSpec, list[str]]] = [
-    ("day", CalendarIntervalSpec("day", 2, "02:30", "2026-03-06", "America/New_York"), ["2026-03-06T07:30:00Z", "2026-03-08T07:00:00Z", "2026-03-10T06:30:00Z"]),
-    ("day skip", CalendarIntervalSpec("day", 2, "02:30", "2026-03-06", "America/New_York", "skip"), ["2026-03-06T07:30:00Z", "2026-03-10T06:30:00Z"]),
-    ("week", CalendarIntervalSpec("week", 2, "16:00", "2019-03-26", "Europe/Brussels"), ["2019-03-26T15:00:00Z", "2019-04-09T14:00:00Z"]),
-    ("month end", CalendarIntervalSpec("month", 1, "09:00", "2026-01-31"), ["2026-01-31T09:00:00Z", "2026-02-28T09:00:00Z", "2026-03-31T09:00:00Z"]),
-    ("quarter", CalendarIntervalSpec("month", 3, "00:00:30", "2026-01-15"), ["2026-01-15T00:00:30Z", "2026-04-15T00:00:30Z"]),
-]  # fmt: skip
+    (
+        "day",
+        CalendarIntervalSpec("day", 2, "02:30", "2026-03-06", "America/New_York"),
+        ["2026-03-06T07:30:00Z", "2026-03-08T07:00:00Z", "2026-03-10T06:30:00Z"],
+    ),
+    (
+        "day skip",
+        CalendarIntervalSpec("day", 2, "02:30", "2026-03-06", "America/New_York", "skip"),
+        ["2026-03-06T07:30:00Z", "2026-03-10T06:30:00Z"],
+    ),
+    (
+        "week",
+        CalendarIntervalSpec("week", 2, "16:00", "2019-03-26", "Europe/Brussels"),
+        ["2019-03-26T15:00:00Z", "2019-04-09T14:00:00Z"],
+    ),
+    (
+        "month end",
+        CalendarIntervalSpec("month", 1, "09:00", "2026-01-31"),
+        ["2026-01-31T09:00:00Z", "2026-02-28T09:00:00Z", "2026-03-31T09:00:00Z"],
+    ),
+    (
+        "quarter",
+        CalendarIntervalSpec("month", 3, "00:00:30", "2026-01-15"),
+        ["2026-01-15T00:00:30Z", "2026-04-15T00:00:30Z"],
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +175,7 @@ def test_calendar_intervals_keep_the_local_time(spec: CalendarIntervalSpec, expe
 @given(
     unit=st.sampled_from(["day", "week", "month"]),
     every=st.integers(1, 40),
-    anchor=st.dates(min_value=datetime(1990, 1, 1).date(), max_value=datetime(2030, 12, 31).date()),
+    anchor=st.dates(min_value=date(1990, 1, 1), max_value=date(2030, 12, 31)),
     second=st.integers(0, 86_399),
     probe=st.integers(-(10**9), 4 * 10**9),
 )
@@ -165,8 +186,8 @@ def test_calendar_pattern_agrees_with_its_own_list(unit: Any, every: int, anchor
     for step in range(60):
         if unit == "month":
             index = year * 12 + month - 1 + step * every
-            last = (datetime((index + 1) // 12, (index + 1) % 12 + 1, 1) - timedelta(days=1)).day
-            day = datetime(index // 12, index % 12 + 1, min(anchor.day, last)).date()
+            last = monthrange(index // 12, index % 12 + 1)[1]
+            day = date(index // 12, index % 12 + 1, min(anchor.day, last))
         else:
             day = anchor + timedelta(days=step * every * (7 if unit == "week" else 1))
         listed.append(day_number(day) * 86_400 + second)
@@ -201,11 +222,19 @@ LOCAL_CASES: list[tuple[str, LocalOneOffSpec, list[str]]] = [
     ("plain", LocalOneOffSpec("2026-07-01T09:00", "Europe/Berlin"), ["2026-07-01T07:00:00Z"]),
     ("gap", LocalOneOffSpec("2026-03-08T02:30:00.500", "America/New_York"), ["2026-03-08T07:00:00Z"]),
     ("first pass", LocalOneOffSpec("2026-11-01T01:30", "America/New_York"), ["2026-11-01T05:30:00Z"]),
-    ("second pass", LocalOneOffSpec("2026-11-01T01:30", "America/New_York", "shift", "second"), ["2026-11-01T06:30:00Z"]),
-    ("both", LocalOneOffSpec("2026-11-01T01:30", "America/New_York", "shift", "both"), ["2026-11-01T05:30:00Z", "2026-11-01T06:30:00Z"]),
+    (
+        "second pass",
+        LocalOneOffSpec("2026-11-01T01:30", "America/New_York", "shift", "second"),
+        ["2026-11-01T06:30:00Z"],
+    ),
+    (
+        "both",
+        LocalOneOffSpec("2026-11-01T01:30", "America/New_York", "shift", "both"),
+        ["2026-11-01T05:30:00Z", "2026-11-01T06:30:00Z"],
+    ),
     ("millis", LocalOneOffSpec("2026-07-01T09:00:00.007", "Europe/Berlin"), ["2026-07-01T07:00:00.007Z"]),
     ("half hour", LocalOneOffSpec("2024-10-06T02:15", "Australia/Lord_Howe"), ["2024-10-05T15:30:00Z"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

@@ -216,9 +216,7 @@ async def serving(auth: Auth, limits: Limits, *, reply_timeout_ms: int = 10_000)
     await client.start()
     queries = MemoryQueries(owner.jobs, client.partition_of)
     api = Api(Gateway(client, queries, auth, limits), link, owner, queries)
-    runner = web.AppRunner(
-        build_app(api.gateway), access_log=None, handler_cancellation=True, shutdown_timeout=1
-    )
+    runner = web.AppRunner(build_app(api.gateway), access_log=None, handler_cancellation=True, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     api.base = f"http://127.0.0.1:{runner.addresses[0][1]}"

@@ -140,9 +140,7 @@ async def test_bodies_are_bounded(serve: Any) -> None:
 
 
 async def test_a_body_of_another_type_is_refused(api: Api) -> None:
-    answered = await api(
-        "POST", "/v1/jobs", b"name=n", Content_Type="application/x-www-form-urlencoded"
-    )
+    answered = await api("POST", "/v1/jobs", b"name=n", Content_Type="application/x-www-form-urlencoded")
     assert answered.problem() == (415, "bad_content_type", "Content-Type")
 
 
@@ -214,9 +212,7 @@ async def test_a_version_that_is_not_current_is_412_with_the_version(api: Api) -
         ("GET", "/v1/tenants/a", "unknown_route", None),
     ],
 )
-async def test_what_does_not_exist_is_404(
-    api: Api, method: str, path: str, code: str, field: str | None
-) -> None:
+async def test_what_does_not_exist_is_404(api: Api, method: str, path: str, code: str, field: str | None) -> None:
     body = {"lane": "high"} if method == "PATCH" else {} if method == "POST" else None
     if code == "job_not_found" and path.endswith("/cancel"):
         code = "run_not_found"
@@ -257,9 +253,7 @@ async def test_a_stale_lease_token_is_lease_lost(api: Api, kind: str) -> None:
         ({"slots": 1}, "unknown_field", "slots"),
     ],
 )
-async def test_a_wrong_lease_call_names_its_field(
-    api: Api, fields: dict[str, Any], code: str, field: str
-) -> None:
+async def test_a_wrong_lease_call_names_its_field(api: Api, fields: dict[str, Any], code: str, field: str) -> None:
     answered = await api("POST", "/v1/queues/q/lease", {"workerId": "w"} | fields)
     assert answered.problem() == (422, code, field)
     assert (await api("POST", "/v1/queues/q/lease", {})).problem() == (422, "missing_field", "workerId")
@@ -330,9 +324,7 @@ async def test_a_finished_job_takes_no_pause(api: Api) -> None:
 
 
 async def test_too_many_open_runs_is_429(api: Api) -> None:
-    job_id = await api.create(
-        runAt="2099-01-01T00:00:00Z", delaySeconds=None, overlap="allow"
-    )
+    job_id = await api.create(runAt="2099-01-01T00:00:00Z", delaySeconds=None, overlap="allow")
     answered = [await api("POST", f"/v1/jobs/{job_id}/trigger", {}) for _ in range(65)]
     assert [call.status for call in answered[:64]] == [201] * 64
     assert answered[64].problem() == (429, "too_many_open_runs", None)

@@ -103,9 +103,7 @@ async def test_a_job_reads_back_as_it_was_written_with_defaults_filled_in(api: A
         ),
     ],
 )
-async def test_every_time_form_is_taken_and_shown(
-    api: Api, form: dict[str, Any], shown: dict[str, Any]
-) -> None:
+async def test_every_time_form_is_taken_and_shown(api: Api, form: dict[str, Any], shown: dict[str, Any]) -> None:
     job_id = await api.create(**form, delaySeconds=None)
     job = (await api("GET", f"/v1/jobs/{job_id}")).body
     assert {name: job[name] for name in shown} == shown
@@ -266,9 +264,7 @@ async def test_preview_of_a_job_and_of_a_body_agree_and_store_nothing(api: Api) 
     job_id = await api.create(schedule=DAILY, delaySeconds=None)
     query = "from=2027-03-12T00:00:00Z&count=3"
     stored = (await api("GET", f"/v1/jobs/{job_id}/preview?{query}")).body
-    asked = (
-        await api("POST", "/v1/preview", {"schedule": DAILY, "from": "2027-03-12T00:00:00Z", "count": 3})
-    ).body
+    asked = (await api("POST", "/v1/preview", {"schedule": DAILY, "from": "2027-03-12T00:00:00Z", "count": 3})).body
     assert stored["occurrences"] == asked["occurrences"]
     assert [occurrence["local"] for occurrence in asked["occurrences"]] == [
         "2027-03-12T09:00:00-05:00",

@@ -63,9 +63,7 @@ async def test_a_failure_says_when_the_next_attempt_is_or_that_the_run_is_dead(a
     assert shown["error"] == "ValueError: boom"
     await api.create(jobId="other")
     (other,) = [item for item in await api.lease(max=5) if item["jobId"] == "other"]
-    dead = await api(
-        "POST", f"/v1/runs/{other['runId']}/fail", {"leaseToken": 1, "error": "x", "retryable": False}
-    )
+    dead = await api("POST", f"/v1/runs/{other['runId']}/fail", {"leaseToken": 1, "error": "x", "retryable": False})
     assert dead.body == {"runId": other["runId"], "ok": True, "outcome": "dead", "nextAttemptAt": None}
 
 
@@ -110,9 +108,7 @@ async def test_several_runs_come_in_one_answer_up_to_max(api: Api) -> None:
 
 
 async def test_a_poll_without_runs_is_answered_empty(api: Api) -> None:
-    answered = await api(
-        "POST", "/v1/queues/empty/lease", {"workerId": "w", "waitSeconds": 0, "requestId": "r9"}
-    )
+    answered = await api("POST", "/v1/queues/empty/lease", {"workerId": "w", "waitSeconds": 0, "requestId": "r9"})
     assert answered.body == {"requestId": "r9", "runs": []}
 
 
@@ -120,9 +116,7 @@ async def test_a_repeated_request_id_gets_the_same_runs(api: Api) -> None:
     await api.create()
     first = await api.lease(requestId="r1")
     again = await api.lease(requestId="r1")
-    assert [(run["runId"], run["leaseToken"]) for run in again] == [
-        (run["runId"], run["leaseToken"]) for run in first
-    ]
+    assert [(run["runId"], run["leaseToken"]) for run in again] == [(run["runId"], run["leaseToken"]) for run in first]
 
 
 async def test_a_worker_whose_connection_closes_loses_no_run(api: Api) -> None:

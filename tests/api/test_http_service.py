@@ -1,0 +1,173 @@
+"""Queues, health, metrics, schema registry, explain over HTTP, and the questions to owners."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from prometheus_client.parser import text_string_to_metric_families
+
+from api.dispatch.client import DispatchClient, DispatchConfig
+from api.dispatch.clock import LoopClock
+from api.dispatch.memory_link import MemoryLink
+from api.metrics import TABLE
+from api.problems import Problem
+from api.queries import HttpQueries, ReadyCount
+
+# The api is a fixture of conftest.py, which tests cannot import by name.
+Api = Any
+
+
+async def test_a_queue_is_declared_shown_and_changed_by_version(api: Api) -> None:
+    created = await api("PUT", "/v1/queues/billing", {"description": "bills", "maxLeaseRatePerSecond": 5})
+    assert (created.status, created.headers["ETag"]) == (201, '"1"')
+    same = await api("PUT", "/v1/queues/billing", {"description": "bills", "maxLeaseRatePerSecond": 5})
+    assert (same.status, same.body["version"]) == (200, 1)
+    changed = await api("PUT", "/v1/queues/billing", {"description": "more"}, If_Match='"1"')
+    assert (changed.body["version"], changed.body["maxLeaseRatePerSecond"]) == (2, None)
+    stale = await api("PUT", "/v1/queues/billing", {"description": "x"}, If_Match='"1"')
+    assert stale.problem() == (412, "version_mismatch", "If-Match")
+    limited = await api("PUT", "/v1/queues/billing", {"maxRunning": 3})
+    assert limited.problem() == (422, "invalid_field", "maxRunning")
+
+
+async def test_queues_show_who_polls_and_what_waits(api: Api) -> None:
+    api.queries.ready_counts = [ReadyCount("default", "billing", 1, 7), ReadyCount("other", "x", 1, 1)]
+    poll = asyncio.create_task(api.lease("busy", max=4))
+    while not api.gateway.client.desk.polling():
+        await asyncio.sleep(0.005)
+    queues = {queue["queue"]: queue for queue in (await api("GET", "/v1/queues")).body["queues"]}
+    assert set(queues) == {"default", "billing", "busy"}
+    assert queues["billing"]["ready"] == {"high": 0, "normal": 7, "low": 0}
+    assert (queues["busy"]["workersPolling"], queues["busy"]["slotsPolling"]) == (1, 4)
+    poll.cancel()
+
+
+async def test_a_queues_lease_rate_holds(api: Api) -> None:
+    await api("PUT", "/v1/queues/slow", {"maxLeaseRatePerSecond": 1})
+    for _ in range(3):
+        await api.create(queue="slow")
+    assert len(await api.lease("slow", max=3)) == 1
+
+
+async def test_what_was_declared_before_the_start_is_known(api: Api) -> None:
+    await api("PUT", "/v1/queues/billing", {"description": "bills"})
+    client = api.gateway.client
+    for key, value in list(client.config.items()):
+        client.on_config([(key, value)])
+    assert api.gateway.queues.of("default") == ["billing"]
+    client.on_config([("queue|default|billing", None)])
+    assert api.gateway.queues.of("default") == []
+    client.on_config([("queue|default|bad", b"junk"), ("tenant|x", b"junk")])
+    assert api.gateway.queues.unreadable_total == 1
+
+
+async def test_health_says_what_is_wrong(api: Api) -> None:
+    assert (await api("GET", "/readyz")).body == {"status": "ok"}
+    api.link.say_owners(dict.fromkeys(range(4)))
+    unready = await api("GET", "/readyz")
+    assert unready.status == 503
+    assert {check["name"]: check["ok"] for check in unready.body["checks"]} == {"gateway": True, "owners": False}
+    assert (await api("GET", "/livez")).status == 200
+    api.link._healthy = False
+    assert (await api("GET", "/livez")).status == 503
+
+
+async def test_metrics_are_exactly_those_of_the_table_and_never_name_an_id(api: Api) -> None:
+    job_id = await api.create(queue="billing")
+    (run,) = await api.lease("billing")
+    await api("POST", f"/v1/runs/{run['runId']}/complete", {"leaseToken": 1})
+    await api("POST", f"/v1/runs/{run['runId']}/complete", {"leaseToken": 7})
+    poll = asyncio.create_task(api.lease("billing"))
+    while not api.gateway.client.desk.polling():
+        await asyncio.sleep(0.005)
+    text = (await api("GET", "/metrics")).body
+    poll.cancel()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    shown = {name for name in families if not name.endswith("_created")}
+    assert shown == {name.removesuffix("_total") for name in TABLE}
+    for name, row in TABLE.items():
+        family = families[name.removesuffix("_total")]
+        assert family.type == row.kind
+        for sample in family.samples:
+            assert set(sample.labels) <= {*row.labels, "le"}, name
+    assert job_id not in text
+    assert run["runId"] not in text
+    assert 'horolog_gateway_runs_reported_total{code="lease_lost",kind="complete"} 1.0' in text
+    assert 'horolog_gateway_polling_calls{queue="billing",tenant="default"} 1.0' in text
+    assert "horolog_gateway_runs_leased_total 1.0" in text
+
+
+async def test_stock_serializers_find_their_schemas(api: Api) -> None:
+    schema = (await api("GET", "/schemas/ids/1")).body["schema"]
+    subject = "horolog.job-definitions-value"
+    latest = await api("GET", f"/subjects/{subject}/versions/latest")
+    assert latest.headers["Content-Type"] == "application/vnd.schemaregistry.v1+json"
+    assert latest.body["id"] == 1
+    found = await api("POST", f"/subjects/{subject}", {"schema": schema})
+    assert (found.status, found.body["id"]) == (200, 1)
+    assert subject in (await api("GET", "/subjects")).body
+    missing = await api("GET", "/schemas/ids/9999")
+    assert (missing.status, missing.body["error_code"]) == (404, 40403)
+    junk = await api("POST", f"/subjects/{subject}", b"{")
+    assert (junk.status, junk.body["error_code"]) == (422, 42201)
+
+
+async def test_explain_says_that_no_worker_polls(api: Api) -> None:
+    job_id = await api.create(queue="lonely")
+    answer = (await api("GET", f"/v1/jobs/{job_id}/explain")).body
+    assert answer["situation"] in ("no_worker_polling", "will_run_at")
+    wrong = await api("GET", f"/v1/jobs/{job_id}/explain?at=x")
+    assert wrong.problem() == (422, "invalid_field", "at")
+
+
+async def test_questions_go_to_the_owner_of_the_partition(api: Api) -> None:
+    job_id = await api.create(runAt="2099-01-01T00:00:00Z", delaySeconds=None)
+    job = api.owner.jobs[job_id]
+    view = {"state": job.state, "definition": job.definition}
+    asked: list[str] = []
+
+    async def respond(request: web.Request) -> web.Response:
+        asked.append(str(request.rel_url))
+        bodies: dict[str, Any] = {
+            f"/q/jobs/{job_id}": {"job": view},
+            "/q/jobs": {"jobs": [view], "next": "more"},
+            "/q/queues": {"partitions": [0], "queues": [{"tenant": "t", "queue": "q", "lane": 2, "ready": 3}]},
+        }
+        body = bodies.get(request.path)
+        status = 421 if request.path == "/q/jobs/moved" else 404 if body is None else 200
+        return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", respond)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    clock = LoopClock()
+    link = MemoryLink(clock, 4)
+    client = DispatchClient(link, DispatchConfig(partitions=4), clock)
+    await client.start()
+    link.say_owners(dict.fromkeys(range(4), url))
+    queries = HttpQueries(client)
+    try:
+        assert await queries.job(job_id) == job
+        assert await queries.job("none") is None
+        with pytest.raises(Problem, match="No scheduler answers"):
+            await queries.job("moved")
+        page = await queries.page(2, "a", 9, tenant="t", queue="q")
+        assert (page.jobs, page.next_after) == ([job], "more")
+        assert asked[-1] == "/q/jobs?partition=2&limit=9&tenant=t&after=a&queue=q"
+        assert await queries.ready("t") == [ReadyCount("t", "q", 2, 3)]
+        link.say_owners({0: None})
+        with pytest.raises(Problem, match="partition 0"):
+            await queries.page(0, None, 1, tenant="t", queue=None)
+        await runner.cleanup()
+        with pytest.raises(Problem, match="No scheduler answers"):
+            await queries.page(1, None, 1, tenant="t", queue=None)
+    finally:
+        await queries.close()
+        await client.stop()

@@ -1,0 +1,108 @@
+"""The gateway's process over a real Kafka, without an owner."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+
+from api.auth import Auth
+from api.server import EXIT_CANNOT_START, EXIT_OK, run_gateway, serve
+from schemas.config import Settings, load_settings
+from streams.topic_admin import create_topics
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WAIT_S = 30
+
+
+def settings_of(kafka: Any, namespace: str, **gateway: Any) -> Settings:
+    return load_settings(
+        env={},
+        overrides={
+            "kafka": {"bootstrap_servers": kafka.bootstrap_servers, "namespace": namespace},
+            "gateway": {"port": 0} | gateway,
+        },
+    )
+
+
+async def test_serves_declares_a_queue_in_the_log_and_finds_it_after_a_restart(kafka: Any, namespace: str) -> None:
+    settings = settings_of(kafka, namespace)
+    create_topics(settings)
+    for method, status in (("PUT", 201), ("GET", 200)):
+        stop = asyncio.Event()
+        url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        server = asyncio.create_task(serve(settings, Auth(None), stop, on_listening=url.set_result))
+        base = await asyncio.wait_for(url, WAIT_S)
+        async with aiohttp.ClientSession() as session:
+            body = {"description": "bills"} if method == "PUT" else None
+            async with session.request(method, f"{base}/v1/queues/billing", json=body) as response:
+                assert response.status == status
+                assert (await response.json())["description"] == "bills"
+            async with session.get(f"{base}/readyz") as response:
+                assert response.status == 503
+                assert "0 of 8 partitions" in await response.text()
+            async with session.post(f"{base}/v1/jobs", json={"name": "n", "delaySeconds": 1}) as response:
+                assert (response.status, response.headers["Retry-After"]) == (503, "1")
+            poll = asyncio.create_task(session.post(f"{base}/v1/queues/q/lease", json={"workerId": "w"}))
+            async with session.get(f"{base}/livez") as response:
+                assert response.status == 200
+            await asyncio.sleep(0)
+            stop.set()
+            assert await asyncio.wait_for(server, WAIT_S) == EXIT_OK
+            answer = await poll
+            assert answer.status in (200, 503)
+
+
+def test_sigterm_ends_the_process_cleanly(kafka: Any, namespace: str) -> None:
+    settings = settings_of(kafka, namespace)
+    create_topics(settings)
+    program = (
+        "import sys; from schemas.config import load_settings; from api.server import run_gateway; "
+        "sys.exit(run_gateway(load_settings()))"
+    )
+    env = os.environ | {
+        "HOROLOG_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "HOROLOG_KAFKA__NAMESPACE": namespace,
+        "HOROLOG_GATEWAY__PORT": "0",
+    }
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "gateway_listening" in line:
+                break
+        process.send_signal(signal.SIGTERM)
+        rest = process.stdout.read()
+        assert process.wait(WAIT_S) == EXIT_OK
+    assert "gateway_stopped" in rest
+
+
+def test_a_taken_port_or_a_bad_tokens_file_is_an_exit_code(kafka: Any, namespace: str, tmp_path: Path) -> None:
+    missing = settings_of(kafka, namespace, tokens_file=tmp_path / "none")
+    assert run_gateway(missing) == EXIT_CANNOT_START
+
+
+async def test_a_port_that_is_taken_stops_the_start(kafka: Any, namespace: str) -> None:
+    taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = taken.sockets[0].getsockname()[1]
+    settings = settings_of(kafka, namespace, port=port)
+    create_topics(settings)
+    try:
+        assert await serve(settings, Auth(None), asyncio.Event()) == EXIT_CANNOT_START
+    finally:
+        taken.close()
+        await taken.wait_closed()
+
+
+@pytest.mark.parametrize("field", ["id", "strict_queues"])
+def test_the_gateways_own_settings_exist(field: str) -> None:
+    assert hasattr(Settings().gateway, field)

@@ -240,6 +240,8 @@ def _schema_in(body: Any) -> Any:
 
 _PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 
+_NEVER_ALONE: Final = frozenset({"record", "enum", "array", "map", "fixed", "union"})
+
 _DEPTH_MAX: Final = 64
 """Of types inside types; ours have 8."""
 
@@ -250,7 +252,7 @@ def _is_schema(schema: Any, depth: int = 0) -> bool:
         return depth < _DEPTH_MAX and all(_is_schema(branch, depth + 1) for branch in schema)
     if isinstance(schema, dict):
         return depth < _DEPTH_MAX and _is_complex(schema, depth + 1)
-    return isinstance(schema, str)
+    return isinstance(schema, str) and schema not in _NEVER_ALONE
 
 
 def _is_complex(schema: dict[str, Any], depth: int) -> bool:

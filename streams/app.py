@@ -144,6 +144,8 @@ class _Process:
         beats = asyncio.get_running_loop().create_task(self._beat())
         try:
             await self._owner.run()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it ends the process below
+            self._owner.failure = error
         finally:
             beats.cancel()
             self._watchdog.stop()

@@ -34,6 +34,8 @@ class Parked(NamedTuple):
 
     command: LeaseRun
     cause: Cause
+    until_ms: int
+    """When the run is due, by broker time."""
 
 
 class Batch(msgspec.Struct):
@@ -58,6 +60,8 @@ class Batch(msgspec.Struct):
     look_again: dict[str, int] = {}
     """Job to the broker time of its next soft wake."""
     decisions: int = 0
+    consumed_before: tuple[int, tuple[int, int] | None] | None = None
+    """What the shard knew about consumed commands before this batch, for a rollback."""
     headers: dict[str, IndexHeader] = {}
     """Of the jobs in `after`, once sealed."""
     changes: list[LedgerChange] = []

@@ -18,8 +18,7 @@ SOURCES: Final[tuple[Source, ...]] = ("commands", "definitions")
 
 RECORDS_MAX: Final = 20_000
 """Of one partition. A gateway packs up to a few hundred commands into a record, so this is seconds of the highest
-rate; beyond
-it the source waits, and Kafka keeps the rest."""
+rate; beyond it the source waits, and Kafka keeps the rest."""
 
 
 class Input(NamedTuple):
@@ -36,6 +35,9 @@ class Input(NamedTuple):
 class Inbox:
     """Held inputs of one partition, in the order of their delivery."""
 
+    records_max = RECORDS_MAX
+    """The source waits beyond it."""
+
     def __init__(self, floors: Mapping[Source, int]) -> None:
         """`floors`: the next offset to consume of each source."""
         self._held: deque[Input] = deque()
@@ -48,7 +50,12 @@ class Inbox:
     @property
     def full(self) -> bool:
         """Whether the source should wait."""
-        return len(self._held) >= RECORDS_MAX
+        return len(self._held) >= self.records_max
+
+    @property
+    def held(self) -> Sequence[Input]:
+        """What is held, oldest first."""
+        return tuple(self._held)
 
     @property
     def consumed(self) -> Mapping[Source, int]:

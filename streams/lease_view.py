@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from streams.core.envelopes import LeaseView
-from streams.core.events import LeaseExpired, LeaseGranted, LeaseReleased, RunCancelled, RunFailed, RunSucceeded
+from streams.core.events import (
+    LeaseExpired,
+    LeaseGranted,
+    LeaseReleased,
+    LeaseRenewed,
+    RunCancelled,
+    RunFailed,
+    RunSucceeded,
+)
 
 if TYPE_CHECKING:
     from streams.core.events import AnyEvent
-    from streams.core.state import Job, Lease, OpenRun, RunOutcome
+    from streams.core.state import Job, Lease, OpenRun
 
 Closing = Literal["succeeded", "failed", "released", "expired", "cancelled"]
 
@@ -24,19 +32,23 @@ def lease_view(before: Job | None, after: Job | None, event: AnyEvent) -> LeaseV
     if isinstance(event, LeaseGranted) and after is not None:
         run = after.run(event.run_id)
         return None if run is None else _view(after, run, event.lease, event.attempt)
+    if isinstance(event, LeaseRenewed) and after is not None:
+        # Said again with its new end: topic `leases` forgets records after a week, and never one of a live lease.
+        run = after.run(event.run_id)
+        return None if run is None or run.lease is None else _view(after, run, run.lease, run.attempt)
     if before is not None and isinstance(event, RunSucceeded | RunFailed | LeaseReleased | LeaseExpired | RunCancelled):
-        return _closed(before, event)
+        return _closed(before, after, event)
     return None
 
 
-_CLOSING: Final[dict[type, tuple[Closing, RunOutcome | None]]] = {
-    RunSucceeded: ("succeeded", "succeeded"),
-    RunFailed: ("failed", None),
-    LeaseReleased: ("released", None),
-    LeaseExpired: ("expired", None),
-    RunCancelled: ("cancelled", "cancelled"),
+_CLOSING: Final[dict[type, Closing]] = {
+    RunSucceeded: "succeeded",
+    RunFailed: "failed",
+    LeaseReleased: "released",
+    LeaseExpired: "expired",
+    RunCancelled: "cancelled",
 }
-"""How an event closes the lease, and whether it ends the run."""
+"""How an event closes the lease."""
 
 
 def _view(job: Job, run: OpenRun, lease: Lease, attempt: int) -> LeaseView:
@@ -55,11 +67,16 @@ def _view(job: Job, run: OpenRun, lease: Lease, attempt: int) -> LeaseView:
 
 
 def _closed(
-    job: Job, event: RunSucceeded | RunFailed | LeaseReleased | LeaseExpired | RunCancelled
+    before: Job, after: Job | None, event: RunSucceeded | RunFailed | LeaseReleased | LeaseExpired | RunCancelled
 ) -> LeaseView | None:
-    run = job.run(event.run_id)
+    run = before.run(event.run_id)
     if run is None or run.lease is None or run.lease.lease_token != event.lease_token:
         return None
-    closed, outcome = _CLOSING[type(event)]
-    view = _view(job, run, run.lease, run.attempt)
-    return msgspec.structs.replace(view, closed=closed, closed_at_ms=event.at_ms, outcome=outcome)
+    ended = None if after is None or after.run(event.run_id) is not None else after.closed_run(event.run_id)
+    view = _view(before, run, run.lease, run.attempt)
+    return msgspec.structs.replace(
+        view,
+        closed=_CLOSING[type(event)],
+        closed_at_ms=event.at_ms,
+        outcome=None if ended is None else ended.outcome,
+    )

@@ -144,6 +144,10 @@ class ObservedOwner:
         self._metrics.quarantined.inc()
         self._log.error("job_quarantined", job_id=job_id, reason=reason)
 
+    def unreachable(self, what: str, reason: str) -> None:
+        """The broker did not answer a question; it is asked again."""
+        self._log.warning("broker_unreachable", what=what, reason=reason)
+
     def _count(self, entry: HistoryEntry) -> None:
         metrics = self._metrics
         due_at_ms = {event.run_id: event.due_at_ms for event in entry.events if isinstance(event, RunOpened)}

@@ -38,6 +38,9 @@ OUTSTANDING_BASE: Final = 16
 OFFERS_PER_PASS_MAX: Final = 4_000
 """Bound of one pass, so that a flood of ready runs cannot hold the loop."""
 
+_LONG_AGO: Final = -1e18
+"""Of a gateway that let no offer lapse."""
+
 _T = TypeVar("_T")
 Line = tuple[str, str, "Lane"]
 LANES: Final[tuple[Lane, ...]] = ("high", "normal", "low")
@@ -71,6 +74,10 @@ class OfferBook:
         self._by_age: deque[_Outstanding] = deque()
         self._counts: dict[tuple[str, Line], int] = {}
         self._turn = 0
+        self._without_room: set[Line] = set()
+        """Lines that had more to offer in the last pass than their gateways had room for."""
+        self._lapsed: dict[str, float] = {}
+        """Gateway to the monotonic time at which it last let an offer lapse."""
         self.truncated: set[Line] = set()
         """Lines whose head was cut: the store holds more than the book."""
 
@@ -92,9 +99,10 @@ class OfferBook:
 
     def load(self, line: Line, candidate: Candidate) -> None:
         """Add a run that the store knows to be ready, beside what the book holds of its job."""
-        known = self._of_job.get(candidate.job_id, ())
-        if candidate.run_id not in known:
-            self._of_job[candidate.job_id] = (*known, candidate.run_id)
+        if candidate.run_id not in self._candidates:
+            known = self._of_job.get(candidate.job_id, ())
+            if candidate.run_id not in known:
+                self._of_job[candidate.job_id] = (*known, candidate.run_id)
             self._put(line, candidate)
 
     def _put(self, line: Line, candidate: Candidate) -> None:
@@ -105,6 +113,8 @@ class OfferBook:
         if known is None and len(head) >= LINE_HEAD_MAX:
             self.truncated.add(line)
             return
+        if known is not None and known[1].job_version not in (0, candidate.job_version):
+            self._forget_offer(candidate.run_id)  # of a version that nobody can lease any more
         self._candidates[candidate.run_id] = (line, candidate)
         if candidate.run_id not in self._outstanding:
             heapq.heappush(head, candidate)
@@ -121,6 +131,9 @@ class OfferBook:
     def _remove(self, run_id: str) -> None:
         """Forget a candidate and its offer: should it come back (released, retried), it is offered at once."""
         self._candidates.pop(run_id, None)
+        self._forget_offer(run_id)
+
+    def _forget_offer(self, run_id: str) -> None:
         outstanding = self._outstanding.pop(run_id, None)
         if outstanding is not None and outstanding.gateway_id:
             self._release_place(outstanding)
@@ -134,18 +147,22 @@ class OfferBook:
         return len(self._heads.get(line, ()))
 
     def next_due_ms(self, demand: DemandTable, lookahead_ms: int) -> int | None:
-        """Return the earliest broker time at which a line with demand has something to offer."""
+        """Return the earliest broker time at which a line with demand has something to offer.
+
+        A line whose gateways have no room waits for an answer, for new demand or for an offer to lapse, not for a time.
+        """
         wanted = demand.queues()
         times = [
             self._heads[line][0].due_at_ms - lookahead_ms
             for line in self._heads
-            if (line[0], line[1]) in wanted and self._heads[line]
+            if (line[0], line[1]) in wanted and self._heads[line] and line not in self._without_room
         ]
         return min(times, default=None)
 
     def offers(self, demand: DemandTable, *, until_due_ms: int, now_monotonic_ms: float) -> Sequence[Offers]:
         """Return new offers of runs due by `until_due_ms`: oldest first, lane by lane, rotating over gateways."""
         self._expire(now_monotonic_ms)
+        self._without_room.clear()
         made: dict[str, list[Offer]] = {}
         left = OFFERS_PER_PASS_MAX
         self._turn += 1
@@ -171,6 +188,8 @@ class OfferBook:
     ) -> int:
         (tenant, name), gateways = queue
         gateways = _rotated(gateways, self._turn)
+        if self._lapsed:
+            gateways.sort(key=lambda known: now_monotonic_ms - self._lapsed.get(known[0], _LONG_AGO) < OFFER_TTL_MS)
         for lane in LANES:
             line = (tenant, name, lane)
             head = self._heads.get(line)
@@ -183,6 +202,8 @@ class OfferBook:
                     self._note(gateway_id, line, candidate.run_id, now_monotonic_ms)
                     made.setdefault(gateway_id, []).append(_offer(line, candidate))
                     left -= 1
+            if left and head and head[0].due_at_ms <= until_due_ms:
+                self._without_room.add(line)
         return left
 
     def _pop(self, line: Line, head: list[Candidate], until_due_ms: int, room: int) -> Iterable[Candidate]:
@@ -211,6 +232,7 @@ class OfferBook:
 
     def _release_place(self, outstanding: _Outstanding) -> None:
         place = (outstanding.gateway_id, outstanding.line)
+        self._without_room.discard(outstanding.line)
         count = self._counts.get(place, 0)
         if count <= 1:
             self._counts.pop(place, None)
@@ -218,7 +240,9 @@ class OfferBook:
             self._counts[place] = count - 1
 
     def _expire(self, now_monotonic_ms: float) -> None:
-        """Put runs whose offer was not taken back into their line."""
+        """Put runs whose offer was not taken back into their line, and their gateway behind the others for a while."""
+        for gateway_id in [name for name, at_ms in self._lapsed.items() if now_monotonic_ms - at_ms >= OFFER_TTL_MS]:
+            del self._lapsed[gateway_id]
         while self._by_age and now_monotonic_ms - self._by_age[0].offered_at_ms >= OFFER_TTL_MS:
             aged = self._by_age.popleft()
             current = self._outstanding.get(aged.run_id)
@@ -227,6 +251,7 @@ class OfferBook:
             del self._outstanding[aged.run_id]
             if current.gateway_id:
                 self._release_place(current)
+                self._lapsed[current.gateway_id] = now_monotonic_ms
             known = self._candidates.get(aged.run_id)
             if known is not None:
                 heapq.heappush(self._heads.setdefault(known[0], []), known[1])

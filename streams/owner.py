@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
+from confluent_kafka import KafkaException
 
 from schemas.topics import Topic, topic_name
 from streams.broker_clock import BrokerClocks
@@ -61,6 +62,10 @@ RETRY_PAUSE_S: Final = 0.2
 """After a transaction that was aborted without a rebalance: the broker has trouble; do not spin."""
 
 
+UNREACHABLE_PAUSE_S: Final = 1.0
+"""Before a take-over that the broker did not answer is tried again; a broker restarts in some seconds."""
+
+
 class OwnerEvents(Protocol):
     """What the owner tells those who log and measure. Each call is cheap and never raises."""
 
@@ -87,6 +92,9 @@ class OwnerEvents(Protocol):
 
     def quarantined(self, job_id: str, reason: str) -> None:
         """A job was set aside."""
+
+    def unreachable(self, what: str, reason: str) -> None:
+        """The broker did not answer a question; it is asked again."""
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +132,10 @@ class Owner:
         self._room = asyncio.Event()
         self._commit_thread = ThreadPoolExecutor(1, "horolog-commit")
         self._recovery_thread = ThreadPoolExecutor(1, "horolog-recovery")
+        self._ends_thread = ThreadPoolExecutor(1, "horolog-ends")
+        self._taking_over = asyncio.Lock()
+        self._renewal_due = False
+        self._asking_for_ends = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._next_commit_ms = 0.0
         self._next_offers_ms = 0.0
@@ -169,6 +181,8 @@ class Owner:
 
     async def assigned(self, partitions: Sequence[int]) -> None:
         """Begin to take over what the group has assigned; returns before that is done."""
+        if self._membership is not None:
+            await self.revoked()  # the group has moved on without saying so
         self._epoch += 1
         stashed, self._stashed = self._stashed, None
         self.shards, self._early, self._membership = {}, {}, None
@@ -220,14 +234,19 @@ class Owner:
     # --- the loop ---
 
     async def run(self) -> None:
-        """Turn until stopped. An exception that leaves here must end the process."""
-        while not self._stopped:
-            self._wake.clear()
-            self.turned_at_ms = self._runtime.monotonic_ms()
-            if not self._holding:
-                await self._turn()
-            self._room.set()
-            await self._wait()
+        """Turn until stopped. An exception that leaves here must end the process; it stands in `failure` too."""
+        try:
+            while not self._stopped:
+                self._wake.clear()
+                self.turned_at_ms = self._runtime.monotonic_ms()
+                if not self._holding:
+                    await self._turn()
+                self._room.set()
+                await self._wait()
+        except Exception as error:
+            self.failure = error
+            self._stopped = self._holding = True
+            raise
 
     async def _turn(self) -> None:
         now_ms = self._runtime.monotonic_ms()
@@ -298,12 +317,16 @@ class Owner:
             await self._forget()
             return
         if end.outcome is Outcome.UNKNOWN:
-            loop = asyncio.get_running_loop()
-            partitions = [*self.shards, *self._early]
+            self._renewal_due = True
+            for batch in batches:
+                if batch.partition in self.shards:
+                    self.shards[batch.partition].rolled_back(batch)
+            # The source does not deliver again what it has delivered; the new floor drops what was committed after all.
+            held = {partition: [*shard.inbox.held] for partition, shard in self.shards.items()} | self._early
+            still = self._still(epoch)
             await self._forget()
-            await loop.run_in_executor(self._commit_thread, self._runtime.committer.renew)
-            if epoch == self._epoch and self._runtime_still(epoch):
-                self._reload(partitions)
+            if still:
+                self._reload(held)
             return
         for batch in batches:
             shard = self.shards.get(batch.partition)
@@ -325,14 +348,21 @@ class Owner:
 
     def _wait_ms(self) -> float:
         now_ms = self._runtime.monotonic_ms()
-        wait_ms = float(IDLE_WAIT_MS_MAX)
+        wait_ms = offers_wait_ms = float(IDLE_WAIT_MS_MAX)
+        if self._holding:
+            return wait_ms
         for partition, shard in self.shards.items():
             clock = self._clocks.of(partition)
             if shard.has_work() or not shard.active:
                 wait_ms = 0.0
             elif clock.ready:
-                wait_ms = min(wait_ms, shard.next_wake_ms(self.demand) - clock.now_ms(now_ms))
-        return max(wait_ms, self._next_commit_ms - now_ms, 0.0) if not self._holding else IDLE_WAIT_MS_MAX
+                broker_now_ms = clock.now_ms(now_ms)
+                wait_ms = min(wait_ms, shard.next_collect_ms() - broker_now_ms)
+                offers_at_ms = shard.next_offers_ms(self.demand)
+                if offers_at_ms is not None:
+                    offers_wait_ms = min(offers_wait_ms, offers_at_ms - broker_now_ms)
+        offers_wait_ms = max(offers_wait_ms, self._next_offers_ms - now_ms)
+        return max(min(wait_ms, offers_wait_ms), self._next_commit_ms - now_ms, 0.0)
 
     def _pace(self, batches: Sequence[Batch]) -> None:
         decisions = sum(batch.decisions for batch in batches)
@@ -350,22 +380,18 @@ class Owner:
     async def _take_over(self, epoch: int, partitions: list[int]) -> None:
         if not partitions:
             return
+        # One after the other: a take-over that was overtaken closes its stores before the next one opens them.
+        async with self._taking_over:
+            if self._still(epoch):
+                await self._take_over_now(epoch, partitions)
+
+    async def _take_over_now(self, epoch: int, partitions: list[int]) -> None:
         started_ms = self._runtime.monotonic_ms()
         self.recovering = dict.fromkeys(partitions)
-        takeover = Takeover(
-            self._runtime.log,
-            self._runtime.open_store,
-            input_topics=input_topics(self._settings),
-            still_current=lambda: self._runtime_still(epoch),
-            own_id=lambda: self._runtime.committer.transactional_id,
-            progress=self._progressed,
-            fence_wait_ms=self._settings.scheduler.fence_wait_ms,
-        )
-        loop = asyncio.get_running_loop()
-        recovered = await loop.run_in_executor(self._recovery_thread, takeover.run, partitions)
+        recovered = await self._recover(epoch, partitions)
         if recovered is None:
             return
-        if epoch != self._epoch or self._membership is None:
+        if not self._still(epoch) or self._membership is None:
             for left in recovered.values():
                 left.store.close()
             return
@@ -379,23 +405,46 @@ class Owner:
         self._wake.set()
         self._runtime.events.ready(sorted(recovered), self._runtime.monotonic_ms() - started_ms)
 
-    def _reload(self, partitions: Iterable[int]) -> None:
-        """Load partitions from the ledger again under the same membership."""
+    async def _recover(self, epoch: int, partitions: list[int]) -> dict[int, Recovered] | None:
+        """Run the take-over; again while the broker does not answer and the assignment stands."""
+        loop = asyncio.get_running_loop()
+        takeover = Takeover(
+            self._runtime.log,
+            self._runtime.open_store,
+            input_topics=input_topics(self._settings),
+            still_current=lambda: self._still(epoch),
+            own_id=lambda: self._runtime.committer.transactional_id,
+            progress=self._progressed,
+            fence_wait_ms=self._settings.scheduler.fence_wait_ms,
+        )
+        while self._still(epoch):
+            try:
+                if self._renewal_due:
+                    await loop.run_in_executor(self._commit_thread, self._runtime.committer.renew)
+                    self._renewal_due = False
+                return await loop.run_in_executor(self._recovery_thread, takeover.run, partitions)
+            except KafkaException as error:
+                self._runtime.events.unreachable("take-over", str(error))
+                await asyncio.sleep(UNREACHABLE_PAUSE_S)
+        return None
+
+    def _reload(self, held: Mapping[int, list[Input]]) -> None:
+        """Load partitions from the ledger again under the same membership. `held`: their inputs, delivered already."""
         try:
             self._membership = self._runtime.live.snapshot()
         except NoMembershipError as error:
             self._runtime.events.no_membership(str(error))
             return
-        missing = sorted(partitions)
-        self._early = {partition: [] for partition in missing}
+        self._early = dict(held)
         self._holding = False
-        self._spawn(self._take_over(self._epoch, missing))
+        self._spawn(self._take_over(self._epoch, sorted(held)))
 
     async def _forget(self) -> None:
-        """Drop all state and act no more until the next assignment."""
+        """Drop all state and act no more until the next assignment or reload; take-overs that run are given up."""
         self._holding = True
+        self._epoch += 1
         await self._close_shards(self.shards.values())
-        self.shards, self._early = {}, {}
+        self.shards, self._early, self.recovering = {}, {}, {}
 
     def _shard(self, partition: int, start: Recovered, sealer: Sealer) -> Shard:
         self._clocks.drop(partition)
@@ -411,7 +460,7 @@ class Owner:
             last_marker_ms=start.last_marker_ms,
         )
 
-    def _runtime_still(self, epoch: int) -> bool:
+    def _still(self, epoch: int) -> bool:
         return epoch == self._epoch and not self._stopped
 
     def _progressed(self, progress: Progress) -> None:
@@ -421,18 +470,26 @@ class Owner:
     # --- proof that all commands were consumed ---
 
     def _ask_for_ends(self) -> None:
-        wanting = [shard for shard in self.shards.values() if shard.end_offset_wanted and shard.active]
-        if not wanting:
+        wanting = [s for s in self.shards.values() if s.end_offset_wanted and s.active and s.clock.ready]
+        if not wanting or self._asking_for_ends:
             return
         now_ms = self._runtime.monotonic_ms()
         asked = {shard.partition: self._clocks.of(shard.partition).now_ms(now_ms) for shard in wanting}
         for shard in wanting:
             shard.end_offset_wanted = False
+        self._asking_for_ends = True
         self._spawn(self._hear_ends(self._epoch, asked))
 
     async def _hear_ends(self, epoch: int, asked: Mapping[int, int]) -> None:
         loop = asyncio.get_running_loop()
-        ends = await loop.run_in_executor(self._recovery_thread, self._runtime.log.input_ends, list(asked))
+        try:
+            ends = await loop.run_in_executor(self._ends_thread, self._runtime.log.input_ends, list(asked))
+        except KafkaException as error:
+            # Without evidence no lease expires; the leases' timers look again and ask again.
+            self._runtime.events.unreachable("end of commands", str(error))
+            return
+        finally:
+            self._asking_for_ends = False
         if epoch != self._epoch:
             return
         for partition, end in ends.items():
@@ -498,5 +555,5 @@ def shard_settings(settings: Settings) -> ShardSettings:
         missed_gap_ms=scheduler.missed_gap_ms,
         idle_marker_ms=scheduler.idle_marker_ms,
         open_runs_max=scheduler.open_runs_max,
-        state_bytes_max=scheduler.state_bytes_max,
+        inbox_records_max=scheduler.inbox_records_max,
     )

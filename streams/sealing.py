@@ -53,8 +53,8 @@ TRANSACTIONAL_ID_HEADER: Final = "x"
 RECORD_BYTES_MAX: Final = 900_000
 """Of any record: below the 1 MB that brokers take by default, framing included."""
 
-REPLY_ANSWERS_MAX: Final = 5_000
-"""Answers in one reply record; grants carry payloads, so the byte bound mostly cuts first."""
+REPLY_ANSWERS_MAX: Final = 2_000
+"""Answers in one reply record: a grant without its payload has some 250 bytes."""
 
 REPLY_BYTES_MAX: Final = 512 * 1024
 """Payload bytes of the grants in one reply record; with a last one of 64 KB it stays below RECORD_BYTES_MAX."""
@@ -79,6 +79,7 @@ class Sealer:
         self._lease_partitions = settings.topics.lease_partitions
         self._reply_partitions = settings.topics.reply_partitions
         self._state_bytes_max = settings.scheduler.state_bytes_max
+        self._open_runs_max = settings.scheduler.open_runs_max
         self._source_topics: dict[Source, str] = {
             "commands": self._names[Topic.COMMANDS],
             "definitions": self._names[Topic.JOB_DEFINITIONS],
@@ -117,12 +118,14 @@ class Sealer:
         for batch in batches:
             for gateway_id, answers in batch.answers.items():
                 merged.setdefault(gateway_id, []).extend(answers)
-        records = []
+        records: list[OutRecord] = []
         for gateway_id, answers in merged.items():
             partition = partition_for(gateway_id, self._reply_partitions)
             for part in _cut(answers):
-                value = encode_replies(ReplyBatch(gateway_id=gateway_id, answers=part))
-                records.append(OutRecord(self._names[Topic.REPLIES], partition, gateway_id.encode(), value))
+                records.extend(
+                    OutRecord(self._names[Topic.REPLIES], partition, gateway_id.encode(), value)
+                    for value in _encoded_replies(gateway_id, part)
+                )
         return records
 
     def _seal_job(self, batch: Batch, job_id: str, job: Job | None, records: list[OutRecord]) -> None:
@@ -142,7 +145,7 @@ class Sealer:
             raise UnsealableError(
                 job_id, f"its state has {len(state_bytes)} bytes, scheduler.state_bytes_max is {self._state_bytes_max}"
             )
-        header = batch.headers[job_id] = index_header(job)
+        header = batch.headers[job_id] = index_header(job, self._open_runs_max)
         headers: Headers = [(INDEX_HEADER, header.encode())]
         records.append(OutRecord(ledger, batch.partition, STATE_PREFIX + key, state_bytes, headers))
         definition: bytes | Unchanged | None = UNCHANGED
@@ -180,14 +183,14 @@ class Sealer:
         return OutRecord(self._names[Topic.LEDGER], batch.partition, MARKER_KEY, encode_marker(marker), headers)
 
 
-def index_header(job: Job) -> IndexHeader:
+def index_header(job: Job, open_runs_max: int) -> IndexHeader:
     """Return what the store's indexes hold for a job."""
     state = job.state
     ready = tuple(
         ReadyKey(state.tenant, state.queue, LANES.index(run.lane), run.due_at_ms, run.run_id, state.job_id)
         for run in ready_runs(state)
     )
-    return IndexHeader(deadline_ms(job), ready, state.tenant)
+    return IndexHeader(deadline_ms(job, open_runs_max=open_runs_max), ready, state.tenant)
 
 
 def _sized(job_id: str, encode: Callable[[_S], bytes], value: _S) -> bytes:
@@ -200,6 +203,20 @@ def _sized(job_id: str, encode: Callable[[_S], bytes], value: _S) -> bytes:
             job_id, f"its {type(value).__name__} has {len(data)} bytes, at most {RECORD_BYTES_MAX} are possible"
         )
     return data
+
+
+def _encoded_replies(gateway_id: str, answers: tuple[Answer, ...]) -> list[bytes]:
+    """Encode answers as few records; halve what is too large all the same.
+
+    One answer that no record can hold repeats a command's own oversized text: nobody waits for it, and it is left out.
+    """
+    try:
+        return [encode_replies(ReplyBatch(gateway_id=gateway_id, answers=answers))]
+    except TooLarge:
+        half = len(answers) // 2
+        if not half:
+            return []
+        return _encoded_replies(gateway_id, answers[:half]) + _encoded_replies(gateway_id, answers[half:])
 
 
 def _cut(answers: list[Answer]) -> Iterable[tuple[Answer, ...]]:

@@ -34,7 +34,7 @@ from streams.core.wire import (
     receive_definition,
     request_hash,
 )
-from streams.inbox import SOURCES, Inbox, Input, Source
+from streams.inbox import RECORDS_MAX, SOURCES, Inbox, Input, Source
 from streams.lease_view import lease_view
 from streams.offer_book import LANES, LINE_HEAD_MAX, Candidate, Line, OfferBook
 from streams.sealing import Sealer, UnsealableError, index_header
@@ -62,6 +62,15 @@ PARKED_MAX: Final = 20_000
 DEAD_LETTER_VALUE_BYTES_MAX: Final = 64 * 1024
 """Enough to see what it was; the source offset leads to the whole record."""
 
+DEAD_LETTER_KEY_BYTES_MAX: Final = 1024
+"""Eight job ids; a key of a producer that nobody controls may be as large as a record."""
+
+DEAD_LETTER_REASON_CHARS_MAX: Final = 2_000
+"""Reasons quote what they refuse."""
+
+DEAD_LETTERS_MAX: Final = 200
+"""Of one batch: with their values they may fill 13 MB."""
+
 QUARANTINE_RETRY_MS: Final = 60_000
 """A quarantined job's timers are tried again after this: the fault may have been the moment's."""
 
@@ -70,6 +79,9 @@ CONSUMED_RETRY_MS: Final = 100
 
 _ALL_DUE_MS: Final = 2**62
 """Later than any due time."""
+
+_NO_DEAD_LETTER: Final = frozenset({"ok", "created", "not_found", "gone", "quarantined"})
+"""Answers to a definition that leave nothing to tell, or (quarantined) have left their dead letter already."""
 
 _REFUSED_LEASES: Final = frozenset({"not_found", "stale_offer", "not_leasable", "paused", "gone", "blocked"})
 
@@ -84,7 +96,7 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     missed_gap_ms: int = 60_000
     idle_marker_ms: int = 10_000
     open_runs_max: int = 64
-    state_bytes_max: int = 262_144
+    inbox_records_max: int = RECORDS_MAX
 
 
 class Shard:
@@ -108,9 +120,11 @@ class Shard:
         self.store = store
         self.clock = clock
         self.inbox = Inbox(floors)
+        self.inbox.records_max = settings.inbox_records_max
         self.book = OfferBook(partition)
         self.quarantined: dict[str, str] = {}
         """Job to the reason; soft state, told as an alert."""
+        self._quarantined_until_ms: dict[str, int] = {}
         self.end_offset_wanted = False
         """An expiry waits for proof that all earlier commands were consumed; the owner asks the broker for the end."""
         self._known_end: tuple[int, int] | None = None
@@ -126,6 +140,7 @@ class Shard:
         self._heartbeats: dict[str, int] = {}
         self._cache: dict[str, Known | None] = {}
         self._parked: dict[str, list[Parked]] = {}
+        self._parked_count = 0
         self._timers: Timers | None = None
         self._decisions_max = settings.decisions_max
         self._steps_back = clock.steps_back
@@ -163,10 +178,12 @@ class Shard:
         now_ms = self.clock.now_ms(monotonic_ms)
         self._follow_clock(now_ms)
         timers = self._timers
-        while timers.fill() and not timers.backlog:
-            pass
         timers.expire(now_ms)
+        while timers.fill() and not timers.backlog:
+            timers.expire(now_ms)
+        timers.expire(now_ms)  # what was read may be due already: after a pause longer than the horizon it is
         batch = Batch(partition=self.partition, now_ms=now_ms)
+        batch.consumed_before = (self._consumed_to_ms, self._known_end)
         context = self._context(now_ms)
         self._decide_inputs(batch, context)
         self._note_consumed()
@@ -184,7 +201,7 @@ class Shard:
 
     def committed(self, batch: Batch, receipt: Receipt, wall_ms: int) -> None:
         """Step 6: the transaction is on the log; apply it to the store, the timers and the offers."""
-        self.clock.sample(receipt.log_append_ms, receipt.acked_monotonic_ms)
+        self.clock.sample(receipt.log_append_ms, receipt.acked_monotonic_ms, receipt.sent_monotonic_ms)
         self._next_seq += len(batch.history)
         self.store.apply(
             batch.changes,
@@ -201,15 +218,16 @@ class Shard:
     def rolled_back(self, batch: Batch, *, poisoned: bool = False) -> None:
         """Put the inputs and timers of an aborted batch back to the front.
 
-        `poisoned`: one of its records will never be taken. The next batch is half as large; a job that fails alone
-        is quarantined.
+        `poisoned`: one of its records will never be taken. The next batch is half as large. What cannot be halved,
+        one input or one timer, has its job quarantined; of a record with several commands that of the largest state.
         """
-        if poisoned and batch.decisions <= 1:
-            for job_id in batch.after:
-                self._set_aside(job_id, "a record of its decision is refused by the broker")
         if poisoned:
+            if len(batch.inputs) + len(batch.timers) <= 1:
+                self._set_aside_largest(batch)
             self._decisions_max = max(1, batch.decisions // 2)
         self.inbox.restore(batch.inputs)
+        if batch.consumed_before is not None:
+            self._consumed_to_ms, self._known_end = batch.consumed_before
         if self._timers is not None:
             self._timers.restore(batch.timers)
 
@@ -229,24 +247,26 @@ class Shard:
         """Whether collect should be called without waiting for a time."""
         return bool(self.inbox) or bool(self._timers and self._timers.backlog)
 
-    def next_wake_ms(self, demand: DemandTable) -> int:
-        """Return the broker time at which collect or offers should be called next, at the latest."""
-        times = [self._last_marker_ms + self._settings.idle_marker_ms]
-        if self._timers is not None:
-            timer_at_ms = self._timers.next_at_ms()
-            if timer_at_ms is not None:
-                times.append(timer_at_ms)
+    def next_collect_ms(self) -> int:
+        """Return the broker time at which collect should be called next, at the latest."""
+        idle_at_ms = self._last_marker_ms + self._settings.idle_marker_ms
+        timer_at_ms = None if self._timers is None else self._timers.next_at_ms()
+        return idle_at_ms if timer_at_ms is None else min(idle_at_ms, timer_at_ms)
+
+    def next_offers_ms(self, demand: DemandTable) -> int | None:
+        """Return the broker time at which offers should be called next, at the latest; None: when something changes."""
+        coming_at_ms = None if self._timers is None else self._timers.next_coming_ms()
         offer_at_ms = self.book.next_due_ms(demand, self._settings.lookahead_ms)
-        if offer_at_ms is not None:
-            times.append(offer_at_ms)
-        return min(times)
+        return min((at_ms for at_ms in (coming_at_ms, offer_at_ms) if at_ms is not None), default=None)
 
     def offers(self, demand: DemandTable, monotonic_ms: float) -> Sequence[Offers]:
         """Return new offers for gateways whose workers wait."""
-        if self._timers is None or not self.clock.ready or not len(demand):
+        if self._timers is None or not self.clock.ready:
             return ()
-        now_ms = self.clock.now_ms(monotonic_ms)
+        now_ms = self._now_ms = self.clock.now_ms(monotonic_ms)
         self._prepare_coming(now_ms)
+        if not len(demand):
+            return ()
         self._refill_lines()
         return self.book.offers(
             demand, until_due_ms=now_ms + self._settings.lookahead_ms, now_monotonic_ms=monotonic_ms
@@ -258,14 +278,14 @@ class Shard:
         return found
 
     def job(self, job_id: str) -> Job | None:
-        """Return a job as committed."""
+        """Return a job as committed. Raises Undecodable where its state cannot be read."""
         known = self._load(job_id)
         return known.job if known else None
 
     # --- deciding ---
 
     def _decide_inputs(self, batch: Batch, context: Context) -> None:
-        while batch.decisions < self._decisions_max:
+        while batch.decisions < self._decisions_max and len(batch.dead_letters) < DEAD_LETTERS_MAX:
             taken = self.inbox.take(1)
             if not taken:
                 return
@@ -287,6 +307,7 @@ class Shard:
         try:
             commands: CommandBatch = decode_commands(item.value)
         except Undecodable as error:
+            batch.decisions += 1
             self._dead_letter(batch, item, "unreadable", "value", str(error))
             return
         for index, command in enumerate(commands.commands):
@@ -303,6 +324,7 @@ class Shard:
             self._decide_one(batch, command, cause, context)
 
     def _decide_definition(self, batch: Batch, item: Input, context: Context) -> None:
+        batch.decisions += 1
         try:
             job_id = (item.key or b"").decode()
         except UnicodeDecodeError:
@@ -329,6 +351,9 @@ class Shard:
             except (BadDefinition, InvalidDefinition) as error:
                 self._dead_letter(batch, item, "invalid", error.field, str(error))
                 return
+            except Exception as error:  # noqa: BLE001 - whatever a producer found out, it must not stop the partition
+                self._dead_letter(batch, item, "invalid", "", f"{type(error).__name__}: {error}")
+                return
             command = Define(
                 job_id=job_id,
                 definition=definition,
@@ -337,8 +362,8 @@ class Shard:
                 actor="job-definitions",
             )
         reply = self._decide_one(batch, command, self._cause("definition", command, item), context)
-        if isinstance(reply, Reply) and reply.code not in ("ok", "created", "not_found", "gone"):
-            code = reply.code if reply.code in ("wrong_tenant", "quota", "quarantined") else "invalid"
+        if isinstance(reply, Reply) and reply.code not in _NO_DEAD_LETTER:
+            code = reply.code if reply.code in ("wrong_tenant", "quota") else "invalid"
             self._dead_letter(batch, item, code, reply.field, reply.detail or reply.code)
 
     def _decide_timers(self, batch: Batch, context: Context) -> None:
@@ -353,32 +378,34 @@ class Shard:
                 self._decide_timer(batch, job_id, context)
 
     def _decide_timer(self, batch: Batch, job_id: str, context: Context) -> None:
-        if job_id in self.quarantined:
-            batch.look_again[job_id] = context.now_ms + QUARANTINE_RETRY_MS
-            del self.quarantined[job_id]
+        if self._is_set_aside(job_id, context.now_ms):
+            batch.look_again[job_id] = self._quarantined_until_ms[job_id]
             return
         parked = self._parked.get(job_id)
         if parked:
             batch.unparked.append(job_id)
-            for command, cause in parked:
-                if command.valid_until_ms >= context.now_ms:
-                    self._decide_one(batch, command, cause, context)
-        job = self._current(batch, job_id)
+            for request in parked:
+                if request.command.valid_until_ms >= context.now_ms:
+                    self._decide_one(batch, request.command, request.cause, context)
+        cause = Cause(kind="timer", name="Wake", partition=self.partition)
+        wake = Wake(job_id=job_id)
+        try:
+            job = self._current(batch, job_id)
+        except Exception as error:  # noqa: BLE001 - a state that cannot be read stops its job, not its partition
+            self._quarantine(batch, wake, cause, error)
+            return
         if job is None:
             return
-        deadline = deadline_ms(job)
+        deadline = deadline_ms(job, open_runs_max=self._settings.open_runs_max)
         if deadline is not None and deadline <= context.now_ms:
-            cause = Cause(kind="timer", name="Wake", partition=self.partition)
-            self._decide_one(batch, Wake(job_id=job_id), cause, context)
+            self._decide_one(batch, wake, cause, context)
 
     def _decide_one(self, batch: Batch, command: AnyCommand, cause: Cause, context: Context) -> object:
         """Decide one command on overlay state and fold its events in; return the reply."""
         batch.decisions += 1
         job_id = command.job_id
-        if job_id in self.quarantined and not isinstance(command, Wake):
-            reply = Reply(code="quarantined", job_id=job_id, detail=self.quarantined[job_id])
-            batch.answer(cause.gateway_id, command.request_id, reply)
-            return reply
+        if self._is_set_aside(job_id, context.now_ms):
+            return self._refuse(batch, command, cause, self.quarantined[job_id])
         try:
             job = self._current(batch, job_id)
             decision = decide(job, command, context)
@@ -398,8 +425,6 @@ class Shard:
             view = lease_view(before, after, event)
             if view is not None:
                 batch.leases.append(view)
-                if view.closed is not None:
-                    self._heartbeats.pop(view.run_id, None)
         batch.history.append(
             HistoryEntry(
                 job_id=job_id,
@@ -421,7 +446,7 @@ class Shard:
             self.book.answered(command.run_id)
             if decision.park_until_ms:
                 parked_cause = msgspec.structs.replace(cause, kind="parked")
-                batch.parked.append(Parked(command, parked_cause))
+                batch.parked.append(Parked(command, parked_cause, decision.park_until_ms))
             elif isinstance(decision.reply, Reply) and decision.reply.code in _REFUSED_LEASES:
                 self.book.refused(command.run_id, command.job_id)
         elif isinstance(command, Heartbeat):
@@ -434,31 +459,52 @@ class Shard:
                 self.end_offset_wanted = True
 
     def _quarantine(self, batch: Batch, command: AnyCommand, cause: Cause, error: Exception) -> Reply:
-        job_id = command.job_id
         reason = f"{type(command).__name__} failed: {type(error).__name__}: {error}"[:500]
-        self._set_aside(job_id, reason)
-        if cause.kind != "timer":
+        self._set_aside(command.job_id, reason)
+        return self._refuse(batch, command, cause, reason)
+
+    def _refuse(self, batch: Batch, command: AnyCommand, cause: Cause, reason: str) -> Reply:
+        """Answer for a job that is set aside. What asked for a change is kept as a dead letter, to be sent again."""
+        job_id = command.job_id
+        if cause.kind == "timer":
+            batch.look_again[job_id] = self._quarantined_until_ms[job_id]
+        elif not isinstance(command, Heartbeat | LeaseRun):
             batch.dead_letters.append(
                 DeadLetter(
                     source_topic=cause.topic,
                     source_partition=cause.partition,
                     source_offset=cause.offset,
                     index=cause.index,
-                    key=job_id.encode(),
+                    key=job_id.encode()[:DEAD_LETTER_KEY_BYTES_MAX],
                     code="quarantined",
                     reason=reason,
                     at_ms=batch.now_ms,
                 )
             )
-        else:
-            batch.look_again[job_id] = batch.now_ms + QUARANTINE_RETRY_MS
         reply = Reply(code="quarantined", job_id=job_id, detail=reason)
         batch.answer(cause.gateway_id, command.request_id, reply)
         return reply
 
     def _set_aside(self, job_id: str, reason: str) -> None:
         self.quarantined[job_id] = reason
+        self._quarantined_until_ms[job_id] = self._now_ms + QUARANTINE_RETRY_MS
         self._newly_quarantined.append((job_id, reason))
+
+    def _set_aside_largest(self, batch: Batch) -> None:
+        """Set aside the job of a batch whose records are the largest: size is what brokers refuse records for."""
+        sizes = {change.job_id: len(change.state or b"") for change in batch.changes if isinstance(change.state, bytes)}
+        job_id = max(sizes, key=lambda known: sizes[known], default=next(iter(batch.after), None))
+        if job_id is not None:
+            self._set_aside(job_id, "a record of its decision is refused by the broker")
+
+    def _is_set_aside(self, job_id: str, now_ms: int) -> bool:
+        """Whether a job is quarantined still: after QUARANTINE_RETRY_MS it is tried once more."""
+        if job_id not in self.quarantined:
+            return False
+        if now_ms < self._quarantined_until_ms[job_id]:
+            return True
+        del self.quarantined[job_id], self._quarantined_until_ms[job_id]
+        return False
 
     def _dead_letter(
         self, batch: Batch, item: Input, code: DeadLetterCode, field: str, reason: str, *, index: int = -1
@@ -469,11 +515,12 @@ class Shard:
                 source_partition=self.partition,
                 source_offset=item.offset,
                 index=index,
-                key=item.key,
-                value=item.value[:DEAD_LETTER_VALUE_BYTES_MAX] if item.value is not None else None,
+                key=item.key[:DEAD_LETTER_KEY_BYTES_MAX] if item.key is not None else None,
+                # One of many commands is found by its index; the whole batch once for each would be too much.
+                value=item.value[:DEAD_LETTER_VALUE_BYTES_MAX] if item.value is not None and index < 0 else None,
                 code=code,
                 field=field,
-                reason=reason,
+                reason=reason[:DEAD_LETTER_REASON_CHARS_MAX],
                 at_ms=batch.now_ms,
             )
         )
@@ -528,7 +575,7 @@ class Shard:
         definition_bytes = self.store.definition(job_id)
         definition = decode_accepted_definition(definition_bytes) if definition_bytes is not None else None
         job = Job(decode_state(state_bytes), definition)
-        known = Known(job, index_header(job))
+        known = Known(job, index_header(job, self._settings.open_runs_max))
         self._remember(job_id, known)
         return known
 
@@ -545,20 +592,40 @@ class Shard:
         """Bring soft state in line with a batch that is committed, or that needed no commit."""
         timers = self._timers
         assert timers is not None  # noqa: S101 - set by the take-over's commit
-        for job_id in batch.unparked:
-            self._parked.pop(job_id, None)
-        for parked in batch.parked:
-            if len(self._parked) < PARKED_MAX:
-                self._parked.setdefault(parked.command.job_id, []).append(parked)
+        for view in batch.leases:
+            if view.closed is not None:
+                self._heartbeats.pop(view.run_id, None)
+        self._park(batch)
         for job_id, job in batch.after.items():
             self._follow(job_id, job, batch.headers.get(job_id), timers)
         for job_id in batch.timers:
             if job_id not in batch.after and job_id not in batch.look_again:
                 self._follow(job_id, self.job(job_id), None, timers)
         for job_id, at_ms in batch.look_again.items():
-            job = self.job(job_id)
-            if job is not None:
-                timers.look_again(job_id, job.state.tenant, at_ms)
+            header = self._header(job_id)
+            if header is not None:
+                timers.look_again(job_id, header.tenant, at_ms)
+        for parked in batch.parked:
+            self._wake_parked(parked.command.job_id, timers)
+
+    def _park(self, batch: Batch) -> None:
+        for job_id in batch.unparked:
+            self._parked_count -= len(self._parked.pop(job_id, ()))
+        for parked in batch.parked:
+            if self._parked_count < PARKED_MAX:
+                self._parked_count += 1
+                self._parked.setdefault(parked.command.job_id, []).append(parked)
+
+    def _header(self, job_id: str) -> IndexHeader | None:
+        """Return what the indexes hold for a job, also where its state cannot be read."""
+        known = self._cache.get(job_id)
+        return self.store.header(job_id) if known is None else known.header
+
+    def _wake_parked(self, job_id: str, timers: Timers) -> None:
+        """Look at a job no later than its parked requests fall due: the due time of a retry is no deadline of a job."""
+        parked, header = self._parked.get(job_id), self._header(job_id)
+        if parked and header is not None:
+            timers.wake_by(job_id, header.tenant, min(request.until_ms for request in parked))
 
     def _follow(self, job_id: str, job: Job | None, header: IndexHeader | None, timers: Timers) -> None:
         self._cache.pop(job_id, None)
@@ -567,10 +634,12 @@ class Shard:
             self.book.replace(job_id, ())
             return
         if header is None:
-            header = index_header(job)
+            header = index_header(job, self._settings.open_runs_max)
         self._remember(job_id, Known(job, header))
         coming = upcoming(job)
         timers.settle(job_id, header.tenant, header.deadline_ms, coming[1] if coming else None)
+        if job_id in self._parked:
+            self._wake_parked(job_id, timers)
         self.book.replace(job_id, self._candidates(job, header, coming))
 
     def _candidates(
@@ -604,23 +673,34 @@ class Shard:
         if self._last_marker_ms and now_ms - self._last_marker_ms > settings.missed_gap_ms:
             self._absent = (self._last_marker_ms, now_ms)
         self._timers = Timers(self.store, now_ms, horizon_ms=settings.horizon_ms, lookahead_ms=settings.lookahead_ms)
-        self.book.truncated.update(
-            (key.tenant, key.queue, LANES[key.lane]) for key in self.store.ready_heads(_ALL_DUE_MS)
-        )
+        self._find_lines()
         self._refill_lines()
+
+    def _find_lines(self) -> None:
+        """Let every line that has waiting runs in the store be read into the book."""
+        after: ReadyLine | None = None
+        while heads := self.store.ready_heads(_ALL_DUE_MS, after):
+            self.book.truncated.update((key.tenant, key.queue, LANES[key.lane]) for key in heads)
+            after = heads[-1].line
 
     def _follow_clock(self, now_ms: int) -> None:
         self._now_ms = now_ms
         if self.clock.steps_back != self._steps_back and self._timers is not None:
             self._steps_back = self.clock.steps_back
             self._timers.rewind(now_ms)
+            for job_id in self._parked:
+                self._wake_parked(job_id, self._timers)
 
     def _prepare_coming(self, now_ms: int) -> None:
         """Take jobs whose next occurrence is within the look-ahead into memory and into the offer book."""
         timers = self._timers
         assert timers is not None  # noqa: S101 - offers returns before it is set
         for job_id in timers.coming(now_ms):
-            known = self._load(job_id)
+            try:
+                known = self._load(job_id)
+            except Exception as error:  # noqa: BLE001 - a state that cannot be read stops its job, not its partition
+                self._set_aside(job_id, f"its state cannot be read: {type(error).__name__}: {error}"[:500])
+                continue
             if known is not None:
                 self.book.replace(job_id, self._candidates(known.job, known.header, upcoming(known.job)))
 

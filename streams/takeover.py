@@ -146,8 +146,8 @@ class Takeover:
         for transactional_id in self._log.predecessors(ends) - self._fenced - {self._own_id()}:
             if not self._still_current():
                 return
-            self._fenced.add(transactional_id)
             self._log.fence(transactional_id)
+            self._fenced.add(transactional_id)
 
     def _read(
         self, stores: Mapping[int, Store], ends: Mapping[int, int], floors: Mapping[int, dict[Source, int]]

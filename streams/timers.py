@@ -79,6 +79,12 @@ class Timers:
         self._tenants[job_id] = tenant
         self._deadlines.put(job_id, at_ms)
 
+    def wake_by(self, job_id: str, tenant: str, at_ms: int) -> None:
+        """Wake a job at `at_ms`, or before it where its deadline is earlier."""
+        known = self._deadlines.deadline_of(job_id)
+        if job_id not in self._waiting and (known is None or at_ms < known):
+            self.look_again(job_id, tenant, at_ms)
+
     def expire(self, now_ms: int) -> None:
         """Move what is due by `now_ms` into the lines of its tenants."""
         for _, job_id in self._deadlines.advance(now_ms):
@@ -108,11 +114,12 @@ class Timers:
         return [job_id for _, job_id in self._lookaheads.advance(now_ms)]
 
     def next_at_ms(self) -> int | None:
-        """Return when the loop must look next at the latest; None where nothing is in the wheels."""
-        if self._waiting:
-            return 0
-        times = [self._deadlines.next_deadline_ms(), self._lookaheads.next_deadline_ms()]
-        return min((at_ms for at_ms in times if at_ms is not None), default=None)
+        """Return when `expire` has something to move at the latest; None where no deadline is near."""
+        return 0 if self._waiting else self._deadlines.next_deadline_ms()
+
+    def next_coming_ms(self) -> int | None:
+        """Return when `coming` has something to give at the latest; None where nothing is near."""
+        return self._lookaheads.next_deadline_ms()
 
     def rewind(self, now_ms: int) -> None:
         """Start over from the due index: the broker's clock was set back by more than its estimate tolerates."""

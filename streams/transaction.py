@@ -93,6 +93,8 @@ class Receipt(NamedTuple):
     offset: int
     log_append_ms: int
     acked_monotonic_ms: float
+    sent_monotonic_ms: float | None = None
+    """Before the record was handed to the client: shows a broker clock that was set back."""
 
 
 class Outcome(enum.Enum):
@@ -131,7 +133,10 @@ class Committer(Protocol):
         ...
 
     def renew(self) -> None:
-        """Give the producer up: fence its id, start a new one under a new id."""
+        """Give the producer up: fence its id, start a new one under a new id.
+
+        Raises KafkaException where the broker does not answer; call it again then.
+        """
         ...
 
     def close(self) -> None:
@@ -209,6 +214,9 @@ class KafkaCommitter:
 
     def commit(self, transaction: Transaction) -> Committed:
         """Run the steps in their order."""
+        for write in transaction.writes:
+            if not write.offsets:
+                raise ValueError(f"partition {write.partition} has records and no offset: it would not be fenced")
         receipts: dict[int, Receipt] = {}
         refused: list[KafkaError] = []
         try:
@@ -223,9 +231,7 @@ class KafkaCommitter:
 
     def renew(self) -> None:
         """Replace the producer. Initialising the old id once more ends what it left open and fences its owner."""
-        old_id = self._transactional_id
-        del self._producer
-        fence(self._client, old_id)
+        fence(self._client, self._transactional_id)
         self._producer = self._new_producer()
 
     def close(self) -> None:
@@ -244,21 +250,28 @@ class KafkaCommitter:
     def _produce(self, transaction: Transaction, receipts: dict[int, Receipt], refused: list[KafkaError]) -> None:
         self._steps.before("produce")
         produce = self._producer.produce
-        for write in transaction.writes:
-            if not write.offsets:
-                raise ValueError(f"partition {write.partition} has records and no offset: it would not be fenced")
-            for topic, partition, key, value, headers in write.records:
+        try:
+            for write in transaction.writes:
+                for topic, partition, key, value, headers in write.records:
+                    produce(topic, value, key, partition, headers=headers)
+                self._produce_marker(write, receipts, refused)
+            for topic, partition, key, value, headers in transaction.shared:
                 produce(topic, value, key, partition, headers=headers)
-            self._produce_marker(write, receipts, refused)
-        for topic, partition, key, value, headers in transaction.shared:
-            produce(topic, value, key, partition, headers=headers)
+        except KafkaException as error:
+            raise _StepError(error.args[0]) from error
+        except BufferError as error:
+            raise _StepError(KafkaError(KafkaError._QUEUE_FULL, str(error))) from error  # noqa: SLF001 - a constant
 
     def _produce_marker(self, write: PartitionWrite, receipts: dict[int, Receipt], refused: list[KafkaError]) -> None:
+        sent_ms = self._monotonic_ms()
+
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 refused.append(error)
                 return
-            receipts[write.partition] = Receipt(message.offset() or 0, message.timestamp()[1], self._monotonic_ms())
+            receipts[write.partition] = Receipt(
+                message.offset() or 0, message.timestamp()[1], self._monotonic_ms(), sent_ms
+            )
 
         topic, partition, key, value, headers = write.marker
         self._producer.produce(topic, value, key, partition, on_delivery=delivered, headers=headers)
@@ -325,11 +338,11 @@ class KafkaCommitter:
 
     def _new_producer(self) -> Producer:
         self._incarnation += 1
-        self._transactional_id = f"{self._id_prefix}-{self._incarnation}"
+        transactional_id = f"{self._id_prefix}-{self._incarnation}"
         producer = Producer(
             {
                 **self._client,
-                "transactional.id": self._transactional_id,
+                "transactional.id": transactional_id,
                 "transaction.timeout.ms": self._transaction_timeout_ms,
                 "retry.backoff.ms": 5,
                 "linger.ms": 0,
@@ -338,6 +351,7 @@ class KafkaCommitter:
             }
         )
         producer.init_transactions(ABORT_TIMEOUT_S)
+        self._transactional_id = transactional_id
         return producer
 
 

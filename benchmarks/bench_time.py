@@ -2,8 +2,8 @@
 
 Run: ``python benchmarks/bench_time.py [--output json] [--steps N] [--rounds N]``. Nothing is asserted.
 
-- *next*: a cached ``next_after`` against ``croniter.get_next`` on naive time (its fastest mode) and ``next(CronSim)`` on
-  aware time.
+- *next*: a cached ``next_after`` against ``croniter.get_next`` on naive time (its fastest mode) and ``next(CronSim)``
+  on aware time.
 - *compile*: from text to a first occurrence, without caches, as for a new job with ``H``.
 - *jump*: ten years forward on a one-second job, and the count of what was skipped.
 - *catch-up*: the latest of 10 million missed slots and how many there were (policies ``latest`` and ``none``).

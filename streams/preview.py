@@ -35,6 +35,7 @@ from streams.core.time import (
     Window,
     compile_schedule,
     irregular_nights,
+    parse_duration_ms,
     utc_text,
     validate_spec,
 )
@@ -46,11 +47,11 @@ if TYPE_CHECKING:
 COUNT_DEFAULT = 10
 #: ``--explain`` shows the irregular nights of the next 12 months.
 _EXPLAIN_MS = 366 * 86_400_000
-_DURATION_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DURATION_PART = re.compile(r"([0-9]{1,12})(ms|s|m|h|d|w)")
 _CALENDAR = re.compile(r"([0-9]{1,6})(d|w|mo)")
 _CALENDAR_UNITS: dict[str, Literal["day", "week", "month"]] = {"d": "day", "w": "week", "mo": "month"}
 _EXIT_REFUSED = 2
+#: A line names at most this many dropped slots; the rest is a number.
+_DROPPED_NAMED_MAX = 4
 
 
 class PreviewArgs(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,9 +139,11 @@ def _backwards(schedule: Schedule, before_ms: int, until_ms: int | None) -> Iter
 
 def _notes(schedule: Schedule, occurrence: Occurrence) -> str:
     notes = [schedule.local_text(occurrence.at_ms), *occurrence.notes]
-    for dropped in occurrence.dropped:
-        more = f" and {dropped.count - 1} more" if dropped.count > 1 else ""
-        notes.append(f"dropped {dropped.local}{more} ({dropped.reason})")
+    named = occurrence.dropped[:_DROPPED_NAMED_MAX]
+    notes += [f"dropped {dropped.local} ({dropped.reason})" for dropped in named]
+    more = sum(dropped.count for dropped in occurrence.dropped) - len(named)
+    if more:
+        notes.append(f"dropped {more} more")
     return "; ".join(notes)
 
 
@@ -169,7 +172,7 @@ def _spec(args: PreviewArgs, after_ms: int) -> ScheduleSpec:
         return CronSpec(args.cron, args.zone, gap, overlap)
     if args.every is not None:
         anchor_ms = _instant_ms("anchor", args.anchor) if args.anchor else after_ms
-        return IntervalSpec(_duration_ms("every", args.every), anchor_ms)
+        return IntervalSpec(parse_duration_ms("every", args.every), anchor_ms)
     if args.calendar is not None:
         return _calendar(args, gap, overlap)
     if args.at is not None:
@@ -198,17 +201,7 @@ def _jitter(args: PreviewArgs) -> Jitter:
     if args.jitter_window is None:
         raise InvalidSchedule("jitter", args.jitter, "has no window", "give --jitter-window, such as 30s")
     kind: Literal["job", "occurrence"] = "job" if args.jitter == "job" else "occurrence"
-    return Jitter(kind, _duration_ms("jitter", args.jitter_window))
-
-
-def _duration_ms(field: str, text: str) -> int:
-    """``90s``, ``15m``, ``1h30m``, ``250ms``, or a bare number of seconds."""
-    if re.fullmatch(r"[0-9]{1,12}", text):
-        return int(text) * 1000
-    parts = _DURATION_PART.findall(text)
-    if not parts or "".join(amount + unit for amount, unit in parts) != text:
-        raise InvalidSchedule(field, text, "not a duration", "write 90s, 15m, 1h30m, 7d or 250ms")
-    return sum(int(amount) * _DURATION_MS[unit] for amount, unit in parts)
+    return Jitter(kind, parse_duration_ms("jitter", args.jitter_window))
 
 
 def _is_local(text: str) -> bool:

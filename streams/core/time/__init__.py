@@ -6,6 +6,7 @@ execution use the same ``compile_schedule``.
 
 from __future__ import annotations
 
+from streams.core.time.durations import parse_duration_ms
 from streams.core.time.irregular import IrregularNight, irregular_nights
 from streams.core.time.rejection import InvalidSchedule, Warning_
 from streams.core.time.schedule import Schedule, compile_schedule
@@ -56,6 +57,7 @@ __all__ = [
     "ZoneData",
     "compile_schedule",
     "irregular_nights",
+    "parse_duration_ms",
     "recompute_cursor",
     "utc_text",
     "validate_spec",

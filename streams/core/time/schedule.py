@@ -162,12 +162,9 @@ class Schedule:
         first = max(after_ms, self._start - 1)
         last = min(until_ms, self._end)
         dropped = self._source.dropped_slots(first, last)
-        slot = self._source.next_slot(first) if self._exclusions is not None else None
-        while slot is not None and slot[0] <= last:
-            span = self._excluded(slot[0])
-            if span is not None:
-                dropped += self._excluded_records(slot[0], min(span[1], last + 1))
-            slot = self._source.next_slot(slot[0] if span is None else span[1] - 1)
+        if self._exclusions is not None and last > first:
+            for start, end in self._exclusions.merged_spans(first, last):
+                dropped += self._excluded_records(max(start, first + 1), min(end, last + 1))
         return dropped
 
     def local_text(self, instant_ms: int) -> str:

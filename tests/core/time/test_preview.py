@@ -150,6 +150,13 @@ def test_explain_gives_the_rule_and_the_irregular_nights(run: Any) -> None:
     assert lines[-1].startswith("2026-03-08T07:00:00Z\t")
 
 
+def test_a_long_row_of_dropped_slots_is_short(run: Any) -> None:
+    _, lines, _ = run(cron="* * * * *", zone="America/New_York", after="2026-03-08T06:59:00Z", count=1)
+
+    assert lines[0].count("(gap)") == 4
+    assert lines[0].endswith("; dropped 56 more")
+
+
 def test_jitter_and_excluded_dates_are_shown(run: Any) -> None:
     jittered = run(cron="@hourly", after="2026-01-01T00:30:00Z", count=1, jitter="job", jitter_window="10m")[1]
     excluded = run(cron="@daily", after="2026-01-01T12:00:00Z", count=1, exclude_dates=("2026-01-02",))[1]

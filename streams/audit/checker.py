@@ -1,7 +1,8 @@
 """The judge: one function for each invariant of DESIGN section 15, over one finished run.
 
-`check` reads a `LogView` and what was journalled outside, and gives a `Report`. It never stops at the first violation
-and never guesses: what it cannot judge it counts as left out. docs/invariants.md says each invariant in words.
+`check` reads a `LogView` and what was journalled outside, and gives a `Report`. It never stops at the first
+violation and never guesses: what it cannot judge it counts as left out. docs/invariants.md says each invariant
+in words.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ def _nothing_after_the_end(run: RunStory, found: Findings) -> None:
 
 def ends_in_time(case: Case, found: Findings) -> None:
     """I9: when the run is over, everything due has been opened, leased or ended within the bound."""
-    heartbeats = _last_heartbeats(case)
+    heartbeats = _heartbeats(case)
     for story in case.stories:
         ending = _Ending(story)
         found.looked(len(story.runs) - len(ending.open))
@@ -291,21 +291,21 @@ class _Ending:
                 pass
 
 
-def _last_heartbeats(case: Case) -> Mapping[tuple[str, int], int]:
-    last: dict[tuple[str, int], int] = {}
+def _heartbeats(case: Case) -> Mapping[tuple[str, int], list[int]]:
+    """Give the LogAppendTimes of all heartbeats, by run and token, in milliseconds."""
+    found: dict[tuple[str, int], list[int]] = defaultdict(list)
     for item in case.view.commands:
         for command in item.batch.commands:
             if isinstance(command, Heartbeat):
-                key = (command.run_id, command.lease_token)
-                last[key] = max(last.get(key, 0), item.record.timestamp_ms)
-    return last
+                found[command.run_id, command.lease_token].append(item.record.timestamp_ms)
+    return found
 
 
 def _due_run(
     case: Case,
     ending: _Ending,
     run: RunStory,
-    heartbeats: Mapping[tuple[str, int], int],
+    heartbeats: Mapping[tuple[str, int], list[int]],
     found: Findings,
 ) -> None:
     found.looked()
@@ -314,7 +314,7 @@ def _due_run(
     last = run.happenings[-1]
     if tenures and tenures[-1].ended is None:
         lease = tenures[-1].grant.lease
-        heard_ms = max(lease.granted_at_ms, heartbeats.get((run.run_id, lease.lease_token), 0))
+        heard_ms = max([lease.granted_at_ms, *heartbeats.get((run.run_id, lease.lease_token), ())])
         late_ms = case.view.end_at_ms - heard_ms - lease.visibility_ms - bound_ms
         message = f"silent lease {lease.lease_token} outlived its visibility by {late_ms + bound_ms} ms"
     else:
@@ -386,11 +386,7 @@ def duplicates_explained(case: Case, found: Findings) -> None:
 
 def _expiries_proven(case: Case, found: Findings) -> None:
     """DESIGN section 7: a lease expires past its end, and past every heartbeat that came before that end."""
-    heartbeats: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for item in case.view.commands:
-        for command in item.batch.commands:
-            if isinstance(command, Heartbeat):
-                heartbeats[command.run_id, command.lease_token].append(item.record.timestamp_ms)
+    heartbeats = _heartbeats(case)
     for run, tenure in case.each_tenure():
         ended = tenure.ended
         if ended is None or not isinstance(ended.event, ev.LeaseExpired) or ended.event.reason != "expired":
@@ -405,7 +401,7 @@ def _expiries_proven(case: Case, found: Findings) -> None:
         where = place_of(run, ended)
         if ended.timestamp_ms <= ends_ms or expired.consumed_to_ms <= ends_ms:
             found.broke(f"token {tenure.token} expired without evidence: it ended at {ends_ms}", where)
-        for heard_ms in heartbeats[run.run_id, tenure.token]:
+        for heard_ms in heartbeats.get((run.run_id, tenure.token), ()):
             if heard_ms <= ends_ms and heard_ms + lease.visibility_ms >= ended.timestamp_ms:
                 found.broke(f"token {tenure.token} expired although it was heard from at {heard_ms}", where)
 

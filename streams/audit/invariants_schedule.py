@@ -356,7 +356,7 @@ class _Rules:
         self.deleted = False
         self.open: dict[str, _OpenRun] = {}
 
-    def take(self, happening: Happening, decision: list[ev.Event]) -> None:  # noqa: C901 - one flat table of events
+    def take(self, happening: Happening, decision: list[ev.Event]) -> None:  # noqa: C901 - one flat table
         """Follow one event; `decision` is all of its history entry."""
         match happening.event:
             case ev.JobDefined() | ev.JobEdited() as event:

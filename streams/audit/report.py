@@ -1,7 +1,7 @@
 """The judge's answer as values: violations, how much was judged, how late runs were; and its two printed forms.
 
-A check that looked at nothing proves nothing. So every invariant counts its items, and one that was expected to find
-some and found none is `vacuous`, which fails the report like a violation does.
+A check that looked at nothing proves nothing. So every invariant counts its items, and one that was expected to
+find some and found none is `vacuous`, which fails the report like a violation does.
 """
 
 from __future__ import annotations

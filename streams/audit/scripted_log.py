@@ -1,8 +1,8 @@
 """A log written by hand: clean by construction, and easy to damage in exactly one place.
 
-The checker's own tests need logs that break one promise each; golden histories and other tests may use it as well. A
-script adds decisions in order; ledger, leases, markers and sequence numbers follow by themselves. Damage is done
-to the rows afterwards, and sequence numbers are dense again unless `renumber` is off.
+The checker's own tests need logs that break one promise each; golden histories and other tests may use it as
+well. A script adds decisions in order; ledger, leases, markers and sequence numbers follow by themselves.
+Damage is done to the rows afterwards, and sequence numbers are dense again unless `renumber` is off.
 """
 
 from __future__ import annotations

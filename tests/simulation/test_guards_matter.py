@@ -1,8 +1,8 @@
-"""The goal: no guard of DESIGN section 15 is there for nothing, and none can be lost unseen. The method: take one away, run
-simulated fleets under many faults, and see the checker report the very violation that the guard prevents.
+"""The goal: no guard of DESIGN section 15 is there for nothing, and none can be lost unseen. The method: take one
+away, run simulated fleets under many faults, and see the checker report the very violation that the guard prevents.
 
-Two guards stand behind each other: records flushed before the offsets, and an offset for every partition. With either one
-a successor still waits for an open transaction; with neither, a paused owner writes behind its back.
+Two guards stand behind each other: records flushed before the offsets, and an offset for every partition. With
+either one a successor still waits for an open transaction; with neither, a paused owner writes behind its back.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import pytest
 
 import streams.shard
 import streams.transaction
-from streams.audit.simulation.scenario import Plan, simulate
 from streams.core.commands import Complete, Fail, LeaseRun, Release, Wake
-from streams.core.context import Context, Decision
 from streams.core.decide import decide
-from streams.core.state import Job
 from streams.inbox import Inbox
 from streams.takeover import Takeover
 from streams.transaction import KafkaCommitter
+from tests.simulation.harness.scenario import Plan, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streams.core.commands import AnyCommand
+    from streams.core.context import Context, Decision
+    from streams.core.state import Job
 
     Decide = Callable[[Job | None, AnyCommand, Context], Decision]
 

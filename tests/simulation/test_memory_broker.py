@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streams.audit.simulation.memory_broker import BrokerError, MemoryBroker
-from streams.audit.simulation.virtual_time import World
+from tests.simulation.harness.memory_broker import BrokerError, MemoryBroker
+from tests.simulation.harness.virtual_time import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ def broker(world: World) -> MemoryBroker:
 
 def send(broker: MemoryBroker, membership: tuple[int, str], offset: int = 5) -> int:
     epoch = broker.init_transactions("t")
-    broker.produce("t", epoch, (LEDGER, 0), b"k", b"v", ())
+    broker.produce("t", epoch, (LEDGER, 0), key=b"k", value=b"v", headers=())
     broker.send_offsets("t", epoch, {("commands", 0): offset}, membership)
     return epoch
 

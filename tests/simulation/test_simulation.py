@@ -1,7 +1,8 @@
 """The goal: under any mix of faults the log keeps every promise. The method: whole simulated fleets, one seed each.
 
-`HOROLOG_SIM_SEEDS` (how many, default 8), `HOROLOG_SIM_FROM` (first seed) and `HOROLOG_SIM_HOURS` (virtual hours of each,
-default 0.2) scale it up. A failure prints its seed and the trace; repeat it with PYTHONHASHSEED=0.
+`HOROLOG_SIM_SEEDS` (how many, default 8), `HOROLOG_SIM_FROM` (first seed) and `HOROLOG_SIM_HOURS` (virtual
+hours of each, default 0.2) scale it up. A failure prints its seed and the trace; repeat it with
+PYTHONHASHSEED=0.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 
 import pytest
 
-from streams.audit.simulation.scenario import Plan, simulate
+from tests.simulation.harness.scenario import Plan, simulate
 
 SEEDS = int(os.environ.get("HOROLOG_SIM_SEEDS", "8"))
 FIRST = int(os.environ.get("HOROLOG_SIM_FROM", "0"))

@@ -1,8 +1,9 @@
 """Stand-ins for librdkafka on the in-memory broker: a transactional producer, and the questions of a take-over.
 
-The producer has the methods and the errors that `streams.transaction.KafkaCommitter` meets, so that the real committer runs in
-the simulation. As in librdkafka, produced records stay in the client until a flush, and a commit flushes what is left.
-Every request takes virtual time; between any two of them the process may be frozen or killed.
+The producer has the methods and the errors that `streams.transaction.KafkaCommitter` meets, so that the real
+committer runs in the simulation. As in librdkafka, produced records stay in the client until a flush, and a
+commit flushes what is left. Every request takes virtual time; between any two of them the process may be frozen
+or killed.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from streams.audit.simulation.memory_broker import BrokerError, Entry, MemoryBroker
 from streams.ledger_log import LedgerRecordIn
 from streams.sealing import MARKER_KEY, TRANSACTIONAL_ID_HEADER
+from tests.simulation.harness.memory_broker import BrokerError, Entry, MemoryBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from confluent_kafka import TopicPartition
 
-    from streams.audit.simulation.virtual_time import Process
+    from tests.simulation.harness.virtual_time import Process
 
 CHUNK: Final = 200
 """Records per read of the ledger: small, so that take-overs have steps at which they can be interrupted."""
@@ -80,7 +81,7 @@ class MemoryProducer:
         self._process.check()
         self._do(lambda: self._broker.begin(self._id, self._epoch))
 
-    def produce(  # noqa: PLR0913, PLR0917 - librdkafka's order
+    def produce(  # noqa: PLR0917 - librdkafka's order
         self, topic: str, value: bytes | None, key: bytes, partition: int, on_delivery: Any = None, headers: Any = None
     ) -> None:
         """Keep a record until the next flush."""
@@ -95,7 +96,7 @@ class MemoryProducer:
             topic, value, key, partition, on_delivery, headers = row
             try:
                 entry = self._broker.produce(
-                    self._id, self._epoch, (topic, partition), key, value, tuple(headers or ())
+                    self._id, self._epoch, (topic, partition), key=key, value=value, headers=tuple(headers or ())
                 )
             except BrokerError as error:
                 if on_delivery is not None:
@@ -134,15 +135,15 @@ class MemoryProducer:
         self._request()
         if for_good:
             self._world.note(f"{self._id}: outcome lost for good, {'done' if done else 'not done'}")
-            raise KafkaException(KafkaError(KafkaError._STATE, "outcome unknown"))  # noqa: SLF001 - a constant
+            raise KafkaException(KafkaError(KafkaError._STATE, "outcome unknown"))
         if lost:
-            self._world.sleep(self._world.rng.uniform(500, 8_000))
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True))  # noqa: SLF001
+            self._world.pass_time(self._world.rng.uniform(500, 8_000))
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True))
 
     def _request(self) -> None:
         """Let the time of half a round trip pass."""
         self._process.check()
-        self._world.sleep(self._world.rng.uniform(0.3, 2.0) * self._weather.slow)
+        self._world.pass_time(self._world.rng.uniform(0.3, 2.0) * self._weather.slow)
         self._process.check()
 
     def _do(self, deed: Callable[[], None]) -> None:
@@ -236,7 +237,7 @@ class MemoryLedgerLog:
     def _request(self) -> None:
         self._process.check()
         world = self._process.world
-        world.sleep(world.rng.uniform(0.5, 5.0) * self._weather.slow)
+        world.pass_time(world.rng.uniform(0.5, 5.0) * self._weather.slow)
         self._process.check()
 
 

@@ -3,9 +3,10 @@
     result = simulate(Plan(seed=7, hours=2.0))
     result.report.ok or print(result.story())
 
-During the run faults come at random: owners are killed, frozen (also exactly between two steps of the commit order), stopped and
-joined; gateways and workers die; the way to the broker becomes slow and loses answers; messages are lost and doubled. Then all
-of it ends, the fleet is whole again for `HEAL_MS`, and the log must satisfy every invariant.
+During the run faults come at random: owners are killed, frozen (also exactly between two steps of the commit
+order), stopped and joined; gateways and workers die; the way to the broker becomes slow and loses answers;
+messages are lost and doubled. Then all of it ends, the fleet is whole again for `HEAL_MS`, and the log must
+satisfy every invariant.
 """
 
 from __future__ import annotations
@@ -13,26 +14,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import pytest
 
-import streams.owner
 from schemas.config import SchedulerSettings, Settings, TopicSettings
 from schemas.topics import Topic, topic_name
 from streams.audit.checker import check
 from streams.audit.journals import Fault, Faults, Journals, Limits
 from streams.audit.log_view import TOPICS, LogRecord, LogView
-from streams.audit.simulation.actors import Books, Client, Gateway, Habits, Surroundings
-from streams.audit.simulation.memory_broker import MemoryBroker
-from streams.audit.simulation.memory_client import Weather
-from streams.audit.simulation.owner_process import OwnerProcess, VirtualClients
-from streams.audit.simulation.virtual_time import World
-from streams.audit.simulation.workload import Workload
 from streams.core.time import INSTALLED_ZONE_DATA
+from tests.simulation.harness.actors import Books, Client, Gateway, Habits, Surroundings
+from tests.simulation.harness.memory_broker import MemoryBroker
+from tests.simulation.harness.memory_client import Weather
+from tests.simulation.harness.owner_process import OwnerProcess, VirtualClients
+from tests.simulation.harness.virtual_time import World
+from tests.simulation.harness.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from streams.audit.report import Report
-    from streams.core.envelopes import Demand, Offers
+    from streams.core.envelopes import Demand
     from streams.store.memory import MemoryStore
 
 HOUR_MS: Final = 3_600_000.0
@@ -99,15 +100,13 @@ class Result(msgspec.Struct, kw_only=True):
 
 def simulate(plan: Plan) -> Result:
     """Run a plan to its end and judge it."""
-    idle_before = streams.owner.IDLE_WAIT_MS_MAX
-    streams.owner.IDLE_WAIT_MS_MAX = 5_000  # type: ignore[misc]  # it only looks around; virtual hours need no more
     fleet = Fleet(plan)
-    try:
-        with VirtualClients(fleet.world, fleet.broker, fleet.weather):
+    with pytest.MonkeyPatch.context() as patch:
+        VirtualClients(fleet.world, fleet.broker, fleet.weather, patch)
+        try:
             fleet.run()
-    finally:
-        streams.owner.IDLE_WAIT_MS_MAX = idle_before  # type: ignore[misc]  # see above
-        fleet.world.end()
+        finally:
+            fleet.world.end()
     return fleet.judge()
 
 

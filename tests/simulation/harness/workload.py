@@ -18,8 +18,8 @@ from streams.core.time import CronSpec, IntervalSpec, OneOffSpec
 from streams.core.wire import request_hash
 
 if TYPE_CHECKING:
-    from streams.audit.simulation.actors import Client
-    from streams.audit.simulation.virtual_time import World
+    from tests.simulation.harness.actors import Client
+    from tests.simulation.harness.virtual_time import World
 
 LINES: Final = (("blue", "mail"), ("blue", "bulk"), ("red", "mail"))
 CRONS: Final = ("*/5 * * * *", "0 * * * *", "*/7 1-3 * * *", "30 2 * * *", "0,30 * * * SUN", "15 */10 * * * *")

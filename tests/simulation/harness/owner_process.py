@@ -1,8 +1,8 @@
 """A scheduler process in the simulation: the real owner and committer, and a small consumer in the place of Faust's.
 
-The consumer joins the group, keeps its membership alive from a thread of its own (so a hung loop stays a member, a frozen
-process does not), tells the owner of assignments and revocations, and delivers records. As Faust does, it may start reading
-below the stable offset, and it may deliver a record twice.
+The consumer joins the group, keeps its membership alive from a thread of its own (so a hung loop stays a
+member, a frozen process does not), tells the owner of assignments and revocations, and delivers records. As
+Faust does, it may start reading below the stable offset, and it may deliver a record twice.
 """
 
 from __future__ import annotations
@@ -11,31 +11,34 @@ import asyncio
 import functools
 from typing import TYPE_CHECKING, Any, Final
 
-import streams.owner
-import streams.transaction
 from schemas.topics import Topic, topic_name
-from streams.audit.simulation.memory_client import MemoryLedgerLog, MemoryProducer, Weather
-from streams.audit.simulation.virtual_time import Process, World
 from streams.inbox import Input, Source
 from streams.membership import Membership, NoMembershipError
 from streams.owner import Owner, Runtime
 from streams.store.memory import MemoryStore
 from streams.takeover import Takeover
 from streams.transaction import KafkaCommitter
+from tests.simulation.harness.memory_client import MemoryLedgerLog, MemoryProducer, Weather
+from tests.simulation.harness.virtual_time import Process, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import pytest
+
     from schemas.config import Settings
-    from streams.audit.simulation.memory_broker import MemoryBroker
     from streams.batch import Batch
     from streams.core.envelopes import Offers
     from streams.core.time import ZoneData
     from streams.store.interface import Store, StoreIdentity
     from streams.takeover import Progress
     from streams.transaction import Outcome
+    from tests.simulation.harness.memory_broker import MemoryBroker
 
 HEARTBEAT_MS: Final = 1_000.0
+IDLE_WAIT_MS: Final = 5_000
+"""The owner's loop looks around this often without a reason to; virtual hours need no more."""
+
 DELIVERY_MS: Final = (0.5, 4.0)
 DOUBLED: Final = 0.01
 """Share of records that the source delivers twice."""
@@ -58,7 +61,7 @@ class Trap:
         if step == self._step and self._spring is not None:
             spring, self._spring, self._step = self._spring, None, ""
             self._world.at(0.0, spring)
-            self._world.sleep(1.0)
+            self._world.pass_time(1.0)
 
 
 class Events:
@@ -233,7 +236,7 @@ class Consumer:
 class OwnerProcess:
     """One scheduler process, from its start to its end."""
 
-    def __init__(  # noqa: PLR0913 - the parts of a process
+    def __init__(
         self,
         world: World,
         name: str,
@@ -330,22 +333,15 @@ class OwnerProcess:
 
 
 class VirtualClients:
-    """While this is on, librdkafka's producers and the take-over's waits are the simulation's."""
+    """Puts the simulation in the place of librdkafka's producers and the clock's waits, until the patch is undone."""
 
-    def __init__(self, world: World, broker: MemoryBroker, weather: Weather) -> None:
+    def __init__(self, world: World, broker: MemoryBroker, weather: Weather, patch: pytest.MonkeyPatch) -> None:
         self._world = world
         self._broker = broker
         self._weather = weather
-
-    def __enter__(self) -> None:
-        """Put the stand-ins in place."""
-        self._before = (streams.transaction.Producer, streams.owner.Takeover)
-        streams.transaction.Producer = self._producer  # type: ignore[misc, assignment]  # a class stands there
-        streams.owner.Takeover = self._takeover  # type: ignore[misc, assignment]  # a class stands there
-
-    def __exit__(self, *_: object) -> None:
-        """Put the real ones back."""
-        streams.transaction.Producer, streams.owner.Takeover = self._before  # type: ignore[misc]  # see above
+        patch.setattr("streams.transaction.Producer", self._producer)
+        patch.setattr("streams.owner.Takeover", self._takeover)
+        patch.setattr("streams.owner.IDLE_WAIT_MS_MAX", IDLE_WAIT_MS)
 
     def _producer(self, config: Mapping[str, object]) -> MemoryProducer:
         active = self._world.active
@@ -361,7 +357,7 @@ class VirtualClients:
             **options,
             wall_ms=lambda: world.epoch_ms,
             monotonic_ms=lambda: world.t_ms,
-            pause=lambda seconds: world.sleep(seconds * 1000.0),
+            pause=lambda seconds: world.pass_time(seconds * 1000.0),
         )
 
 

@@ -1,9 +1,10 @@
 """An in-memory Kafka: a log with transactions, a group coordinator, and nothing that a client would not see.
 
-What facts-faust-kafka (A2) measured on a real one is kept, dangerous parts included: offsets in a transaction are checked
-against the group's generation, the end of a transaction is not; generation -1 with an empty member is not checked at all; a
-second initialisation of a transactional id ends what it left open and fences its owner; the stable offset of a partition is
-withheld while a transaction with an offset for it is open; a partition's last stable offset stops at its first open record.
+What facts-faust-kafka (A2) measured on a real one is kept, dangerous parts included: offsets in a transaction
+are checked against the group's generation, the end of a transaction is not; generation -1 with an empty member
+is not checked at all; a second initialisation of a transactional id ends what it left open and fences its
+owner; the stable offset of a partition is withheld while a transaction with an offset for it is open; a
+partition's last stable offset stops at its first open record.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streams.audit.simulation.virtual_time import World
+    from tests.simulation.harness.virtual_time import World
 
 TRANSACTION_TIMEOUT_MS: Final = 10_000.0
 """Plus up to TICK_MS: an open transaction that nobody ends is aborted, and its id fenced."""
@@ -162,6 +163,7 @@ class MemoryBroker:
         transactional_id: str,
         epoch: int,
         place: Place,
+        *,
         key: bytes | None,
         value: bytes | None,
         headers: tuple[tuple[str, bytes], ...],

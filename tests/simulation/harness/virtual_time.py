@@ -1,10 +1,12 @@
 """Virtual time: processes with event loops of their own, which one world steps in the order of their next event.
 
-A process is an asyncio loop whose clock is the world's. It can be frozen (SIGSTOP: nothing of it runs, time goes on), thawed
-and killed (nothing of it ever runs again). Blocking calls that a program hands to an executor run in a thread, but never
-beside anything else: a thread has the baton until it sleeps or ends, so a freeze or a kill hits it exactly between two steps.
+A process is an asyncio loop whose clock is the world's. It can be frozen (SIGSTOP: nothing of it runs, time
+goes on), thawed and killed (nothing of it ever runs again). Blocking calls that a program hands to an executor
+run in a thread, but never beside anything else: a thread has the baton until it sleeps or ends, so a freeze or
+a kill hits it exactly between two steps.
 
-Nothing here knows Kafka. Times are float milliseconds since the world began; `epoch_ms` is what clocks on the wall show.
+Nothing here knows Kafka. Times are float milliseconds since the world began; `epoch_ms` is what clocks on the
+wall show.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ STEP_MS: Final = 0.05
 """What one turn of a loop costs: a program that spins must not stop the world's clock."""
 
 
-class Killed(BaseException):  # noqa: N818 - not an error: the process is gone
+class Killed(BaseException):
     """Unwinds what a killed process was doing; never seen by anything that lives."""
 
 
@@ -55,10 +57,10 @@ class World:
         """Add a line to the trace."""
         self.trace.append(f"{self.t_ms / 1000:12.3f} {text}")
 
-    def sleep(self, delay_ms: float) -> None:
+    def pass_time(self, delay_ms: float) -> None:
         """Block the thread that has the baton; outside of one it costs no time."""
         if self.active is not None:
-            self.active.sleep(delay_ms)
+            self.active.wait(delay_ms)
 
     def end(self) -> None:
         """Kill everything, so that no thread and no loop is left."""
@@ -202,7 +204,7 @@ class BlockingCall:
         else:
             self.future.set_result(self._result)
 
-    def sleep(self, delay_ms: float) -> None:
+    def wait(self, delay_ms: float) -> None:
         """Called in the thread: give the baton back until the time has come."""
         self._sleep_ms = delay_ms
         self._back.release()
@@ -229,7 +231,7 @@ class BlockingCall:
         try:
             self.process.check()
             self._result = self._function(*self._arguments)
-        except BaseException as error:  # noqa: BLE001 - it belongs to the caller's future, whatever it is
+        except BaseException as error:  # noqa: BLE001 - it belongs to the caller's future
             self._error = error
         self._done = True
         self._back.release()
@@ -243,7 +245,12 @@ class _Instant:
 
 
 class _VirtualLoop(asyncio.BaseEventLoop):
-    """Asyncio's own loop without sockets and without waiting. It touches private parts of BaseEventLoop (3.11 to 3.13)."""
+    """Asyncio's own loop without sockets and without waiting; knows private parts of BaseEventLoop (3.11 to 3.13)."""
+
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+    _timer_cancelled_count: int
+    _run_once: Callable[[], None]
 
     def __init__(self, process: Process) -> None:
         super().__init__()
@@ -255,29 +262,29 @@ class _VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._process.world.t_ms / 1000.0
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # noqa: ANN401 - as the base says
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]  # typeshed's has type variables of its own
         return self._process.submit(executor, func, args)
 
     def next_ms(self) -> float:
         if self._ready:
             return self._process.world.t_ms
-        while self._scheduled and self._scheduled[0]._cancelled:  # noqa: SLF001 - the base does the same
+        while self._scheduled and self._scheduled[0]._cancelled:
             handle = heapq.heappop(self._scheduled)
-            handle._scheduled = False  # noqa: SLF001 - the base does the same
+            handle._scheduled = False  # type: ignore[attr-defined]  # the base does the same
             self._timer_cancelled_count -= 1
-        return float(self._scheduled[0]._when * 1000.0) if self._scheduled else float("inf")  # noqa: SLF001
+        return float(self._scheduled[0].when() * 1000.0) if self._scheduled else float("inf")
 
     def step(self) -> None:
-        asyncio._set_running_loop(self)  # noqa: SLF001 - run_forever does the same
+        asyncio._set_running_loop(self)
         try:
             self._run_once()
         finally:
-            asyncio._set_running_loop(None)  # noqa: SLF001 - see above
+            asyncio._set_running_loop(None)
 
     def bury(self) -> None:
         """Unwind all tasks. What they do on the way out reaches nobody: the process is dead."""
-        running = asyncio._get_running_loop()  # noqa: SLF001 - a process may kill itself, or another one
-        asyncio._set_running_loop(None)  # noqa: SLF001 - see above
+        running = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
         try:
             for task in asyncio.all_tasks(self):
                 if task is not self._current():
@@ -286,7 +293,7 @@ class _VirtualLoop(asyncio.BaseEventLoop):
                 if running is not self:
                     self.step()
         finally:
-            asyncio._set_running_loop(running)  # noqa: SLF001 - see above
+            asyncio._set_running_loop(running)
             self.close()
 
     def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

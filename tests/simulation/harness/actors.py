@@ -1,9 +1,10 @@
 """Gateways, workers and clients of the simulation, as small event-driven models.
 
-A gateway publishes demand, takes offers, sends lease requests, reads its answers and hands grants out; its workers execute,
-heartbeat and complete; clients define and change jobs. All of them lose messages, repeat them and die, and write down what
-they saw for the checker. They follow DESIGN section 7: a request carries valid_until, a grant is held until its due time by
-the broker's clock, a grant with nobody left to take it is released, a worker stops itself before its lease could end.
+A gateway publishes demand, takes offers, sends lease requests, reads its answers and hands grants out; its
+workers execute, heartbeat and complete; clients define and change jobs. All of them lose messages, repeat them
+and die, and write down what they saw for the checker. They follow DESIGN section 7: a request carries
+valid_until, a grant is held until its due time by the broker's clock, a grant with nobody left to take it is
+released, a worker stops itself before its lease could end.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from streams.core.wire import decode_replies, encode_commands
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streams.audit.simulation.memory_broker import MemoryBroker
-    from streams.audit.simulation.virtual_time import World
     from streams.core.commands import AnyCommand
     from streams.core.envelopes import Offer, Offers
+    from tests.simulation.harness.memory_broker import MemoryBroker
+    from tests.simulation.harness.virtual_time import World
 
 DEMAND_EVERY_MS: Final = 1_000.0
 LEASE_VALID_MS: Final = 2_000
@@ -40,7 +41,7 @@ class Habits(msgspec.Struct, kw_only=True):
     """How often things go wrong outside of the scheduler; shares of 1."""
 
     message_lost: float = 0.0
-    """Of demand, offers, heartbeats, answers and hand-outs. Each loss that can cost a lease is a fault of the journal."""
+    """Of demand, offers, heartbeats, answers and hand-outs. A loss that can cost a lease is a fault of the journal."""
     message_doubled: float = 0.0
     worker_dies: float = 0.0
     worker_sleeps: float = 0.0

@@ -53,7 +53,9 @@ class Timers:
             return False
         entries = self._store.due(self._filled_to, until_ms, FILL_MAX)
         for entry in entries:
-            self._put(entry.job_id, entry.tenant, entry.deadline_ms)
+            known = self._deadlines.deadline_of(entry.job_id)
+            if known is None or entry.deadline_ms < known:  # an earlier one is a wake that somebody asked for
+                self._put(entry.job_id, entry.tenant, entry.deadline_ms)
         if entries:
             self._filled_to = entries[-1]
         if len(entries) == FILL_MAX:

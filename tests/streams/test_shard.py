@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import streams.core.decide
 import streams.shard
 from schemas.partition import partition_for
 from streams.core.commands import Complete, Define, Fail, Heartbeat, Release, Trigger
@@ -407,7 +408,7 @@ def test_with_a_lower_bound_of_open_runs_a_full_job_does_not_wake_itself(make_ri
 def broken(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Jobs about which no decision succeeds."""
     jobs: set[str] = set()
-    decide = streams.shard.decide
+    decide = streams.core.decide.decide
 
     def fail(job: Any, command: Any, context: Any) -> Any:
         if command.job_id in jobs:

@@ -1,0 +1,230 @@
+"""Which run is offered to whom, and when again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import streams.offer_book
+from streams.core.envelopes import Demand, QueueDemand
+from streams.demand import DemandTable
+from streams.offer_book import OFFER_TTL_MS, OUTSTANDING_BASE, OUTSTANDING_PER_SLOT, Candidate, Line, OfferBook
+
+if TYPE_CHECKING:
+    from streams.core.envelopes import Offers
+
+LINE: Line = ("a", "q", "normal")
+ROOM = OUTSTANDING_PER_SLOT + OUTSTANDING_BASE
+"""Of a gateway with one slot."""
+
+
+class Market:
+    """A book, its gateways, and a clock."""
+
+    def __init__(self) -> None:
+        self.book = OfferBook(3)
+        self.demand = DemandTable()
+        self.now_ms = 0.0
+        self.until_due_ms = 10_000
+
+    def wants(self, gateway_id: str, slots: int = 1, queue: str = "q") -> None:
+        wanted = (QueueDemand(tenant="a", queue=queue, slots=slots),)
+        self.demand.update(Demand(gateway_id=gateway_id, incarnation="i", sent_at_ms=0, queues=wanted), self.now_ms)
+
+    def candidate(self, name: str, due_at_ms: int = 0, version: int = 1, line: Line = LINE) -> None:
+        self.book.replace(name, [(line, Candidate(due_at_ms, f"run_{name}", name, version))])
+
+    def made(self) -> list[Offers]:
+        return list(self.book.offers(self.demand, until_due_ms=self.until_due_ms, now_monotonic_ms=self.now_ms))
+
+    def offered(self) -> dict[str, list[str]]:
+        """Gateway to the jobs offered by one pass."""
+        return {offers.gateway_id: [offer.job_id for offer in offers.offers] for offers in self.made()}
+
+
+@pytest.fixture
+def market() -> Market:
+    return Market()
+
+
+def test_an_offer_says_all_that_a_lease_request_needs(market: Market) -> None:
+    market.wants("g")
+    market.candidate("j", 77, version=4)
+    (offers,) = market.made()
+    (offer,) = offers.offers
+    assert (offers.gateway_id, offers.incarnation, offers.partition) == ("g", "i", 3)
+    assert (offer.run_id, offer.job_id, offer.tenant, offer.queue, offer.lane) == ("run_j", "j", "a", "q", "normal")
+    assert (offer.due_at_ms, offer.job_version) == (77, 4)
+
+
+def test_nothing_is_offered_without_demand_for_its_queue(market: Market) -> None:
+    market.candidate("j")
+    assert market.offered() == {}
+    market.wants("g", queue="other")
+    assert market.offered() == {}
+
+
+def test_the_oldest_is_offered_first(market: Market) -> None:
+    market.wants("g")
+    for name, due_at_ms in (("c", 30), ("a", 10), ("b", 20)):
+        market.candidate(name, due_at_ms)
+    assert market.offered() == {"g": ["a", "b", "c"]}
+
+
+def test_what_is_due_later_than_the_look_ahead_waits(market: Market) -> None:
+    market.wants("g")
+    market.candidate("j", 10_001)
+    assert market.offered() == {}
+    assert market.book.next_due_ms(market.demand, 2_000) == 8_001
+    market.until_due_ms = 10_001
+    assert market.offered() == {"g": ["j"]}
+
+
+def test_high_lanes_come_before_low_ones(market: Market) -> None:
+    market.wants("g")
+    market.candidate("low", line=("a", "q", "low"))
+    market.candidate("high", line=("a", "q", "high"))
+    market.candidate("normal")
+    assert market.offered() == {"g": ["high", "normal", "low"]}
+
+
+def test_gateways_take_turns(market: Market) -> None:
+    market.wants("g")
+    market.wants("h")
+    first = []
+    for number in range(6):
+        market.candidate(f"j{number}")
+        first += [*market.offered()]
+    assert first.count("g") == first.count("h") == 3
+
+
+def test_outstanding_offers_of_a_gateway_are_bounded_and_a_full_line_is_no_reason_to_wake(market: Market) -> None:
+    market.wants("g")
+    for number in range(ROOM + 5):
+        market.candidate(f"j{number:03}", number)
+    assert len(market.offered()["g"]) == ROOM
+    assert market.offered() == {}
+    assert market.book.next_due_ms(market.demand, 0) is None
+    market.book.answered("run_j000")
+    assert market.book.next_due_ms(market.demand, 0) is not None
+    assert market.offered() == {"g": [f"j{ROOM:03}"]}
+
+
+def test_an_offer_that_nobody_took_goes_elsewhere_after_two_seconds(market: Market) -> None:
+    market.wants("g")
+    market.candidate("j")
+    assert market.offered() == {"g": ["j"]}
+    market.wants("h")
+    market.now_ms = OFFER_TTL_MS - 1
+    assert market.offered() == {}
+    market.now_ms = OFFER_TTL_MS
+    assert market.offered() == {"h": ["j"]}
+
+
+def test_an_offer_that_lapsed_goes_elsewhere_whoever_has_the_turn(market: Market) -> None:
+    market.wants("g")
+    market.wants("h")
+    market.candidate("j")
+    holder = [*market.offered()]
+    for _ in range(5):
+        market.now_ms += OFFER_TTL_MS
+        before, holder = holder, [*market.offered()]
+        assert holder != before
+        assert len(holder) == 1
+
+
+def test_with_one_gateway_only_a_lapsed_offer_comes_to_it_again(market: Market) -> None:
+    market.wants("g")
+    market.candidate("j")
+    market.offered()
+    market.now_ms = OFFER_TTL_MS
+    assert market.offered() == {"g": ["j"]}
+
+
+def test_an_answered_run_frees_its_place_and_is_not_offered_anew_at_once(market: Market) -> None:
+    market.wants("g")
+    market.candidate("j")
+    market.offered()
+    market.book.answered("run_j")
+    assert market.offered() == {}
+    market.now_ms = OFFER_TTL_MS
+    assert market.offered() == {"g": ["j"]}
+
+
+def test_a_refused_run_is_forgotten(market: Market) -> None:
+    market.wants("g")
+    market.candidate("j")
+    market.offered()
+    market.book.refused("run_j", "j")
+    market.now_ms = OFFER_TTL_MS
+    assert market.offered() == {}
+    assert len(market.book) == 0
+
+
+def test_a_released_run_is_offered_at_once(market: Market) -> None:
+    market.wants("g")
+    market.candidate("j")
+    market.offered()
+    market.book.replace("j", ())
+    assert market.offered() == {}
+    market.candidate("j")
+    assert market.offered() == {"g": ["j"]}
+
+
+def test_an_edited_job_is_offered_anew_under_its_new_version(market: Market) -> None:
+    market.wants("g")
+    market.candidate("j", version=1)
+    market.offered()
+    market.candidate("j", version=2)
+    (offers,) = market.made()
+    assert [offer.job_version for offer in offers.offers] == [2]
+    assert market.offered() == {}
+
+
+def test_the_same_candidate_again_is_not_offered_twice(market: Market) -> None:
+    market.wants("g")
+    market.candidate("j")
+    market.offered()
+    market.candidate("j")
+    assert market.offered() == {}
+
+
+def test_a_run_moved_to_another_queue_is_offered_there_only(market: Market) -> None:
+    market.candidate("j")
+    market.candidate("j", version=2, line=("a", "other", "normal"))
+    market.wants("g")
+    assert market.offered() == {}
+    market.wants("g", queue="other")
+    assert market.offered() == {"g": ["j"]}
+
+
+def test_a_line_beyond_its_head_is_marked_and_refilled_from_the_store(
+    market: Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams.offer_book, "LINE_HEAD_MAX", 3)
+    for number in range(5):
+        market.candidate(f"j{number}", number)
+    assert market.book.truncated == {LINE}
+    market.wants("g")
+    assert market.offered() == {"g": ["j0", "j1", "j2"]}
+    for number in range(5):
+        market.book.load(LINE, Candidate(number, f"run_j{number}", f"j{number}", 0))
+    assert market.offered() == {"g": ["j3", "j4"]}
+
+
+def test_one_pass_is_bounded(market: Market, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams.offer_book, "OFFERS_PER_PASS_MAX", 4)
+    market.wants("g")
+    for number in range(10):
+        market.candidate(f"j{number}", number)
+    assert market.offered() == {"g": ["j0", "j1", "j2", "j3"]}
+    assert market.book.next_due_ms(market.demand, 0) == 4
+    assert market.offered() == {"g": ["j4", "j5", "j6", "j7"]}
+
+
+def test_a_gateway_that_fell_silent_gets_nothing(market: Market) -> None:
+    market.wants("g")
+    market.candidate("j")
+    market.demand.forget_silent(60_000)
+    assert market.offered() == {}

@@ -6,6 +6,7 @@ later.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from streams.core.envelopes import OwnerView
@@ -35,6 +36,7 @@ class MemoryLink:
         self.owned_at_start: Iterable[int] = range(partitions)
         """Partitions that have an owner when the gateway starts."""
         self._healthy = True
+        self._waiting: list[asyncio.Future[None]] = []
 
     @property
     def healthy(self) -> bool:
@@ -60,12 +62,14 @@ class MemoryLink:
         done(self.clock.wall_ms(), None)
         if self.on_send is not None:
             self.on_send(partition, batch)
+        self._wake()
 
     def publish_demand(self, demand: Demand) -> None:
         """See Link."""
         self.demands.append(demand)
         if self.on_demand is not None:
             self.on_demand(demand)
+        self._wake()
 
     def write_config(self, key: str, value: bytes, done: SendDone) -> None:
         """See Link. It is heard at once."""
@@ -78,6 +82,20 @@ class MemoryLink:
     async def stop(self) -> None:
         """See Link."""
         self._healthy = False
+
+    async def until(self, holds: Callable[[], bool], *, timeout_s: float = 20) -> None:
+        """Wait until a condition holds; it is looked at whenever the gateway sends something. Raises TimeoutError."""
+        async with asyncio.timeout(timeout_s):
+            while not holds():
+                waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiting.append(waiting)
+                await waiting
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
     def say_offers(self, *offers: Offers) -> None:
         """Let the gateway hear offers."""

@@ -42,7 +42,9 @@ class Bench:
     async def settle(self) -> None:
         """Let the loop run until nothing is left to do at this instant."""
         for _ in range(10):
-            await asyncio.sleep(0)
+            turned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_soon(turned.set_result, None)
+            await turned
 
     async def advance(self, by_ms: float) -> None:
         """Move virtual time in steps, as a loop would see it."""

@@ -172,8 +172,8 @@ async def test_too_many_waiting_commands_are_refused_at_once() -> None:
     client = DispatchClient(link, DispatchConfig(partitions=4, pending_max=2), clock)
     await client.start()
     waiting = asyncio.create_task(client.commands([delete(1), delete(2)]))
-    await asyncio.sleep(0)
-    assert await client.commands([delete(3)]) == [Failure("overloaded")]
+    refused = asyncio.create_task(client.commands([delete(3)]))
+    assert await refused == [Failure("overloaded")]
     await client.stop()
     assert await waiting == [Failure("outcome_unknown")] * 2
 

@@ -110,7 +110,7 @@ async def test_a_wrong_definition_names_its_field(
 ) -> None:
     created = await api("POST", "/v1/jobs", {"name": "n"} | fields)
     assert created.problem() == (status, code, field)
-    assert field.split("[")[0] in created.body["detail"]
+    assert field.split("[", maxsplit=1)[0] in created.body["detail"]
     assert api.owner.jobs == {}
     assert api.link.commands == []
 
@@ -331,7 +331,7 @@ async def test_too_many_open_runs_is_429(api: Api) -> None:
 
 
 async def test_a_defect_is_500_and_its_cause_stays_inside(api: Api) -> None:
-    async def broken(job_id: str) -> None:
+    async def broken(_: str) -> None:
         raise RuntimeError("secret cause")
 
     api.queries.job = broken

@@ -122,12 +122,10 @@ async def test_a_repeated_request_id_gets_the_same_runs(api: Api) -> None:
 async def test_a_worker_whose_connection_closes_loses_no_run(api: Api) -> None:
     api.owner.silent = True
     poll = asyncio.create_task(api.lease(requestId="gone"))
-    while not api.gateway.client.desk.polling():
-        await asyncio.sleep(0.005)
+    await api.link.until(api.gateway.client.desk.polling)
     poll.cancel()
     await asyncio.gather(poll, return_exceptions=True)
-    while api.gateway.client.desk.polling()["default", "default"][1]:
-        await asyncio.sleep(0.005)
+    await api.link.until(lambda: not api.link.demands[-1].queues)
     api.owner.silent = False
     await api.create()
     (run,) = await api.lease(workerId="other")
@@ -205,8 +203,7 @@ def _with_payload(definition: Any, payload: bytes) -> Any:
 
 async def test_a_stopping_gateway_ends_waiting_polls_and_refuses_new_ones(api: Api) -> None:
     poll = asyncio.create_task(api.lease())
-    while not api.gateway.client.desk.polling():
-        await asyncio.sleep(0.005)
+    await api.link.until(api.gateway.client.desk.polling)
     api.gateway.client.begin_stop()
     assert await poll == []
     refused = await api("POST", "/v1/queues/default/lease", {"workerId": "w"})
@@ -251,17 +248,13 @@ async def test_a_grant_whose_worker_died_is_released(api: Api) -> None:
     api.link.listener.desk.set_lease_rate("default", 0)
     poll = asyncio.create_task(api.lease())
     await api.create()
-    while not api.gateway.client.desk.polling():
-        await asyncio.sleep(0.005)
+    await api.link.until(api.gateway.client.desk.polling)
     held, api.owner._commit_ms = api.owner._commit_ms, 100
     api.link.listener.desk.set_lease_rate("default", None)
-    while not api.gateway.client.desk.requests_in_flight:
-        await asyncio.sleep(0.005)
+    await api.link.until(lambda: api.gateway.client.desk.requests_in_flight > 0)
     poll.cancel()
     await asyncio.gather(poll, return_exceptions=True)
-    async with asyncio.timeout(10):
-        while not any(isinstance(command, Release) for command in api.link.commands):
-            await asyncio.sleep(0.01)
+    await api.link.until(lambda: any(isinstance(command, Release) for command in api.link.commands))
     api.owner._commit_ms = held
     (run,) = await api.lease(workerId="other")
     assert (run["leaseToken"], run["attempt"]) == (2, 1)

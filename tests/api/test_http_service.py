@@ -37,8 +37,7 @@ async def test_a_queue_is_declared_shown_and_changed_by_version(api: Api) -> Non
 async def test_queues_show_who_polls_and_what_waits(api: Api) -> None:
     api.queries.ready_counts = [ReadyCount("default", "billing", 1, 7), ReadyCount("other", "x", 1, 1)]
     poll = asyncio.create_task(api.lease("busy", max=4))
-    while not api.gateway.client.desk.polling():
-        await asyncio.sleep(0.005)
+    await api.link.until(api.gateway.client.desk.polling)
     queues = {queue["queue"]: queue for queue in (await api("GET", "/v1/queues")).body["queues"]}
     assert set(queues) == {"default", "billing", "busy"}
     assert queues["billing"]["ready"] == {"high": 0, "normal": 7, "low": 0}
@@ -82,8 +81,7 @@ async def test_metrics_are_exactly_those_of_the_table_and_never_name_an_id(api: 
     await api("POST", f"/v1/runs/{run['runId']}/complete", {"leaseToken": 1})
     await api("POST", f"/v1/runs/{run['runId']}/complete", {"leaseToken": 7})
     poll = asyncio.create_task(api.lease("billing"))
-    while not api.gateway.client.desk.polling():
-        await asyncio.sleep(0.005)
+    await api.link.until(api.gateway.client.desk.polling)
     text = (await api("GET", "/metrics")).body
     poll.cancel()
     families = {family.name: family for family in text_string_to_metric_families(text)}

@@ -24,7 +24,7 @@ from streams.core.wire import (
 from streams.topic_admin import create_topics
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
 WAIT_S = 20
 
@@ -82,10 +82,30 @@ class Owner:
         self.consumer.close()
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not holds():
-            await asyncio.sleep(0.01)
+class WatchedClient(DispatchClient):
+    """Tells when it has heard something."""
+
+    def __init__(self, link: KafkaLink, config: DispatchConfig) -> None:
+        super().__init__(link, config)
+        self.heard: asyncio.Queue[str] = asyncio.Queue()
+
+    def on_owners(self, owners: Any) -> None:
+        super().on_owners(owners)
+        self.heard.put_nowait("owners")
+
+    def on_replies(self, replies: Any) -> None:
+        super().on_replies(replies)
+        self.heard.put_nowait("replies")
+
+    def on_offers(self, offers: Any) -> None:
+        super().on_offers(offers)
+        self.heard.put_nowait("offers")
+
+    async def hears(self, *kinds: str) -> None:
+        """Wait for each of these."""
+        missing = set(kinds)
+        while missing:
+            missing.discard(await asyncio.wait_for(self.heard.get(), WAIT_S))
 
 
 @pytest.fixture
@@ -105,10 +125,14 @@ async def owner(settings: Settings) -> AsyncIterator[Owner]:
 
 
 @pytest.fixture
-async def client(settings: Settings, owner: Owner) -> AsyncIterator[DispatchClient]:
+async def link(settings: Settings) -> KafkaLink:
+    return KafkaLink(KafkaLinkConfig.from_settings(settings, "gw"), "gw")
+
+
+@pytest.fixture
+async def client(settings: Settings, owner: Owner, link: KafkaLink) -> AsyncIterator[WatchedClient]:
     owner.own(0, "http://127.0.0.1:6066")
-    link = KafkaLink(KafkaLinkConfig.from_settings(settings, "gw"), "gw")
-    client = DispatchClient(link, DispatchConfig(partitions=settings.topics.partitions, gateway_id="gw"))
+    client = WatchedClient(link, DispatchConfig(partitions=settings.topics.partitions, gateway_id="gw"))
     await client.start()
     yield client
     await client.stop()
@@ -159,21 +183,28 @@ async def test_offers_and_demand_travel_and_a_waiting_worker_asks_for_the_run(
     poll.cancel()
 
 
-async def test_a_tombstone_of_an_owner_is_heard(client: DispatchClient, owner: Owner) -> None:
+async def test_a_tombstone_of_an_owner_is_heard(client: WatchedClient, owner: Owner) -> None:
+    await client.hears("owners")
     await asyncio.to_thread(owner.own, 0, None)
-    await until(lambda: 0 not in client.owners)
+    await client.hears("owners")
+    assert 0 not in client.owners
     await asyncio.to_thread(owner.own, 0, "http://127.0.0.1:6067")
-    await until(lambda: 0 in client.owners)
+    await client.hears("owners")
     assert client.owners[0].query_url == "http://127.0.0.1:6067"
 
 
 async def test_records_that_cannot_be_read_are_counted_and_passed_over(
-    client: DispatchClient, owner: Owner, settings: Settings
+    client: WatchedClient, link: KafkaLink, owner: Owner, settings: Settings
 ) -> None:
+    await client.hears("owners")
     for topic in (Topic.REPLIES, Topic.OFFERS, Topic.OWNERS):
         owner.plain.produce(topic_name(settings, topic), b"\x00garbage", key="gw", partition=0)
     await asyncio.to_thread(owner.plain.flush, WAIT_S)
-    await until(lambda: client._link.unreadable_total == 3)  # type: ignore[attr-defined]  # of KafkaLink only
+    await asyncio.to_thread(owner.reply, ReplyBatch(gateway_id="gw", answers=()))
+    await asyncio.to_thread(owner.offer, Offers(gateway_id="gw", incarnation="x", partition=0, offers=()))
+    await asyncio.to_thread(owner.own, 0, "http://127.0.0.1:6068")
+    await client.hears("replies", "offers", "owners")
+    assert link.unreadable_total == 3
     assert client.ready
 
 

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from api.dispatch import ready_lists
 from api.dispatch.ready_lists import OFFER_TTL_MS, ReadyQueue
 from streams.core.envelopes import Offer
+
+if TYPE_CHECKING:
+    import pytest
 
 NOW = 1_800_000_000_000
 

@@ -210,6 +210,15 @@ def test_an_open_unleased_run_of_the_old_version_stays(owner: ManualOwner) -> No
     assert owner.grant().run_id == run_id_at("job", T + HOUR)
 
 
+def test_an_edit_to_a_denser_schedule_invents_nothing_in_the_past(owner: ManualOwner) -> None:
+    owner.define(schedule=DAILY)
+    owner.now_ms = T + 5 * HOUR + HOUR // 2
+
+    owner.define(schedule=HOURLY)
+
+    assert owner.state.next_at_ms == T + 6 * HOUR
+
+
 def test_an_edit_records_what_the_old_schedule_had_due_and_nobody_decided(owner: ManualOwner) -> None:
     owner.define(schedule=HOURLY)
     owner.now_ms = T + 3 * HOUR + 5

@@ -31,12 +31,12 @@ def expiries(owner: ManualOwner) -> list[LeaseExpired]:
 
 
 def test_a_lease_expires_after_its_last_millisecond_and_not_in_it(leased: ManualOwner) -> None:
+    leased.consumed_lag_ms = -5_000
     leased.now_ms = AT + 30_000
     leased.wake()
     assert expiries(leased) == []
 
     leased.now_ms += 1
-    leased.consumed_lag_ms = 0
     leased.wake()
 
     assert len(expiries(leased)) == 1

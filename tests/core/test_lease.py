@@ -7,6 +7,7 @@ import pytest
 from streams.core.commands import CancelRun, Complete, Delete, Fail, Grant, Heartbeat, LeaseRun, Pause, Release, Reply
 from streams.core.decide_lease import RESULT_BYTES_MAX, VISIBILITY_MS_MAX, VISIBILITY_MS_MIN
 from streams.core.identity import run_id_at
+from streams.core.state import CLOSED_RUNS_MAX
 from streams.core.time import OneOffSpec
 
 if TYPE_CHECKING:
@@ -156,6 +157,19 @@ def test_a_repeated_completion_is_answered_like_the_first(ready: ManualOwner) ->
 
     assert (reply.code, reply.outcome, reply.replayed) == ("ok", "succeeded", True)
     assert len(ready.log) == events
+
+
+def test_a_repeated_completion_is_fine_while_the_run_is_among_the_last_sixteen(owner: ManualOwner) -> None:
+    owner.define()
+    grants = []
+    for hour in range(CLOSED_RUNS_MAX + 1):
+        owner.run_until(AT + hour * HOUR)
+        grants.append(owner.grant())
+        owner.complete(grants[-1])
+
+    assert len(owner.state.closed) == CLOSED_RUNS_MAX
+    assert owner.complete(grants[1]).code == "ok"
+    assert owner.complete(grants[0]).code == "lease_lost"
 
 
 def test_a_completion_under_an_older_token_is_lost_and_names_the_current_attempt(ready: ManualOwner) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streams.core.commands import Reply
+from streams.core.commands import CancelRun, Reply
 from streams.core.events import OccurrencesSkipped
 from streams.core.identity import run_id_at
 
@@ -112,6 +112,15 @@ def test_queue_lets_the_next_one_go_when_a_run_dies(owner: ManualOwner) -> None:
     owner.fail(owner.grant(), retryable=False)
 
     assert owner.grant().scheduled_at_ms == AT + HOUR
+
+
+def test_the_end_of_a_waiting_run_lets_nobody_pass_the_one_that_is_going(owner: ManualOwner) -> None:
+    owner.define(overlap="queue")
+    owner.run_until(AT + 2 * HOUR)
+
+    owner.do(CancelRun(job_id="job", run_id=run_id_at("job", AT + HOUR)))
+
+    assert [run.held for run in owner.state.open] == [False, True]
 
 
 def test_a_run_that_waits_for_its_retry_still_holds_the_queue(owner: ManualOwner) -> None:

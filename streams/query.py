@@ -95,7 +95,9 @@ class QueryServer:
             partition = int(request.query["partition"])
             limit = min(int(request.query.get("limit", PAGE_MAX)), PAGE_MAX)
         except (KeyError, ValueError):
-            return web.json_response({"detail": "partition and limit must be whole numbers"}, status=400)
+            limit = 0
+        if limit < 1:
+            return web.json_response({"detail": "partition and limit must be whole numbers, limit from 1"}, status=400)
         shard = self._owner.shards.get(partition)
         if shard is None or not shard.active:
             return _not_owner()

@@ -1,0 +1,103 @@
+"""What the scheduler shows: the table of metrics is what is exposed, and every event has its line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import structlog
+from prometheus_client import generate_latest
+
+from streams.core.commands import Complete
+from streams.membership import Membership
+from streams.observe import METRICS, ObservedOwner, SchedulerMetrics
+from streams.takeover import Progress
+from streams.transaction import Outcome
+
+
+def exposed(metrics: SchedulerMetrics) -> dict[str, str]:
+    """Metric name to its help, as Prometheus would read them."""
+    text = generate_latest(metrics.registry).decode()
+    found = dict(re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE))
+    return {name: words for name, words in found.items() if not name.endswith("_created")}
+
+
+def sample(metrics: SchedulerMetrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def test_the_table_of_metrics_equals_what_is_exposed() -> None:
+    assert exposed(SchedulerMetrics()) == METRICS
+
+
+def test_names_carry_their_units() -> None:
+    assert all(re.fullmatch(r"horolog_[a-z_]+_(seconds|total|records|owned)", name) for name in METRICS)
+
+
+def test_committed_decisions_are_counted_by_what_they_did(rig: Any, make_job: Any) -> None:
+    metrics = SchedulerMetrics()
+    observed = ObservedOwner(metrics)
+    at_ms = rig.now_ms + 1_000
+    rig.define(make_job("j", at_ms=at_ms))
+    request = rig.lease("j", at_ms)
+    rig.run()
+    rig.send(request)
+    rig.run()
+    rig.advance(1_030)
+    batch = rig.turn()
+    observed.committed([batch], 12.0)
+    rig.send(Complete(job_id="j", run_id=request.run_id, lease_token=1))
+    rig.push("definitions", b"x", b"nonsense")
+    observed.committed([rig.turn()], 12.0)
+    assert sample(metrics, "horolog_lease_grants_total") == 1
+    assert sample(metrics, "horolog_due_lateness_seconds_sum") == pytest.approx(0.03)
+    assert sample(metrics, "horolog_runs_opened_total", kind="schedule") == 1
+    assert sample(metrics, "horolog_runs_total", outcome="succeeded") == 1
+    assert sample(metrics, "horolog_dead_letters_total", code="unreadable") == 1
+    assert sample(metrics, "horolog_commit_seconds_count") == 2
+
+
+def test_skipped_occurrences_are_counted_one_by_one(rig: Any, make_job: Any) -> None:
+    metrics = SchedulerMetrics()
+    rig.define(make_job("j", catch_up="none"))
+    rig.run()
+    rig.advance(3 * 3_600_000)
+    batch = rig.turn()
+    ObservedOwner(metrics).committed([batch], 1.0)
+    assert (sample(metrics, "horolog_runs_skipped_total", reason="catch_up") or 0) >= 2
+
+
+def test_partitions_show_who_owns_them_and_how_far_recovery_is() -> None:
+    metrics = SchedulerMetrics()
+    observed = ObservedOwner(metrics)
+    observed.recovering(Progress(3, 40, 100))
+    assert sample(metrics, "horolog_recovery_remaining_records", partition="3") == 60
+    observed.ready([3], 5.0)
+    assert sample(metrics, "horolog_recovery_remaining_records", partition="3") == 0
+    assert sample(metrics, "horolog_partition_owned", partition="3") == 1
+    observed.revoked([3], 1.0)
+    assert sample(metrics, "horolog_partition_owned", partition="3") is None
+
+
+def test_every_event_has_a_line_with_a_stable_name() -> None:
+    with structlog.testing.capture_logs() as lines:
+        observed = ObservedOwner(SchedulerMetrics())
+        observed.assigned(Membership("group", 2, "m"), [1, 2], [1])
+        observed.ready([2], 3.21)
+        observed.failed(Outcome.STALE, "because", [1])
+        observed.no_membership("gone")
+        observed.quarantined("j", "boom")
+        observed.unreachable("take-over", "no answer")
+        observed.revoked([1, 2], 0.04)
+    assert [line["event"] for line in lines] == [
+        "partitions_assigned",
+        "partitions_ready",
+        "transaction_failed",
+        "no_membership",
+        "job_quarantined",
+        "broker_unreachable",
+        "partitions_revoked",
+    ]
+    assert lines[0]["kept"] == [1]
+    assert lines[2]["outcome"] == "stale"

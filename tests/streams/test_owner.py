@@ -1,0 +1,417 @@
+"""The loop over the shards: what it does when transactions fail, the group moves on, or the broker is away."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+import streams.owner
+from schemas.partition import partition_for
+from streams.core.commands import Define
+from streams.transaction import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+WAIT_S = 20.0
+
+
+@pytest_asyncio.fixture
+async def owned(owner_rig: Any) -> AsyncIterator[Any]:
+    """An owner of the partitions 0 and 1 of two, not assigned yet."""
+    rig = owner_rig()
+    yield rig
+    await rig.close()
+
+
+def on(partition: int, number: int = 0) -> str:
+    """A job id of a partition."""
+    found = [name for name in (f"j{n}" for n in range(200)) if partition_for(name, 2) == partition]
+    return found[number]
+
+
+def define(make_job: Any, name: str) -> Define:
+    return Define(job_id=name, request_id=f"r-{name}", definition=make_job(name), request_hash="h")
+
+
+class Gate:
+    """Holds the commit thread before the end of its next transaction."""
+
+    def __init__(self, rig: Any) -> None:
+        self.entered = asyncio.Event()
+        self.opened = threading.Event()
+        self._loop = asyncio.get_running_loop()
+        rig.committer.begun = self._begun
+
+    def _begun(self, _: Any) -> None:
+        self._loop.call_soon_threadsafe(self.entered.set)
+        assert self.opened.wait(WAIT_S)
+
+
+# --- taking over and acting ---
+
+
+async def test_partitions_act_after_their_own_first_commit(owned: Any) -> None:
+    await owned.assign(0, 1)
+    await owned.active(0, 1)
+    first = owned.committer.transactions[0]
+    assert [write.marker.key for write in first.writes] == [b"m|", b"m|"]
+    assert sorted(record.key for record in first.shared if record.topic.endswith("owners")) == [b"0", b"1"]
+    assert owned.log.calls.index("stable_committed") < owned.log.calls.index("read_ledger")
+
+
+async def test_what_arrives_during_a_take_over_waits_for_it(owned: Any, make_job: Any) -> None:
+    await owned.assign(0)
+    owned.deliver(0, 0, define(make_job, on(0)))
+    await owned.told.until(lambda: owned.defined() == [on(0)])
+    assert owned.log.committed[owned.log.inputs[0]] == {0: 1}
+
+
+async def test_records_of_a_partition_that_is_not_ours_are_ignored(owned: Any, make_job: Any) -> None:
+    await owned.assign(0)
+    owned.deliver(1, 0, define(make_job, on(1)))
+    owned.deliver(0, 0, define(make_job, on(0)))
+    await owned.told.until(lambda: owned.defined() == [on(0)])
+    assert owned.owner.shards.keys() == {0}
+
+
+async def test_the_source_waits_while_a_recovering_partition_holds_too_much(owned: Any) -> None:
+    await owned.assign(0)
+    bound = owned.settings.scheduler.inbox_records_max
+    owned.owner._early[0] = [None] * bound
+    waiting = asyncio.ensure_future(owned.owner.room(0))
+    done, _ = await asyncio.wait([waiting], timeout=0)
+    assert not done
+    owned.owner._early[0] = []
+    owned.owner.demand.forget_silent(0)
+    owned.owner._room.set()
+    await asyncio.wait_for(waiting, WAIT_S)
+    assert waiting.done()
+
+
+# --- transactions that fail ---
+
+
+async def test_an_aborted_batch_is_decided_again(owned: Any, make_job: Any) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    owned.committer.script = [Outcome.ABORTED, Outcome.ABORTED]
+    owned.deliver(0, 0, define(make_job, on(0)))
+    await owned.told.until(lambda: owned.defined() == [on(0)])
+    assert owned.told.names.count("failed") == 2
+
+
+async def test_a_stale_generation_forgets_everything_and_waits_for_the_group(owned: Any, make_job: Any) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    owned.committer.script = [Outcome.STALE]
+    owned.deliver(0, 0, define(make_job, on(0)))
+    await owned.told.heard("failed")
+    assert owned.owner.shards == {}
+    assert owned.stores.now_open() == []
+    count = len(owned.committer.transactions)
+    await owned.assign(0)
+    owned.deliver(0, 0, define(make_job, on(0)))
+    await owned.told.until(lambda: owned.defined() == [on(0)])
+    assert len(owned.committer.transactions) > count
+
+
+async def test_an_unknown_outcome_renews_the_producer_reloads_and_loses_no_input(owned: Any, make_job: Any) -> None:
+    await owned.assign(0, 1)
+    await owned.active(0, 1)
+    owned.committer.script = [Outcome.UNKNOWN]
+    gate = Gate(owned)
+    owned.deliver(0, 0, define(make_job, on(0)))
+    await asyncio.wait_for(gate.entered.wait(), WAIT_S)
+    owned.deliver(0, 1, define(make_job, on(0, 1)))  # while the outcome is open
+    owned.deliver(1, 0, define(make_job, on(1)))
+    gate.opened.set()
+    await owned.told.heard("failed")
+    owned.deliver(0, 2, define(make_job, on(0, 2)))  # while it is loaded again
+    await owned.told.until(lambda: len(owned.defined()) == 4)
+    assert sorted(owned.defined()) == sorted([on(0), on(0, 1), on(0, 2), on(1)])
+    assert owned.committer.renewals == 1
+    assert owned.log.committed[owned.log.inputs[0]] == {0: 3, 1: 1}
+    assert owned.committer.transactions[-1].writes[0].marker.headers == [("x", b"tx-1")]
+
+
+async def test_inputs_that_were_committed_after_all_are_not_decided_twice(owned: Any, make_job: Any) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    owned.committer.script = [Outcome.UNKNOWN]
+
+    def commits_unseen(_: Any) -> None:
+        owned.log.committed[owned.log.inputs[0]][0] = 1
+        owned.committer.begun = lambda _: None
+
+    owned.committer.begun = commits_unseen
+    owned.deliver(0, 0, define(make_job, on(0)))
+    owned.deliver(0, 1, define(make_job, on(0, 1)))
+    await owned.told.until(lambda: on(0, 1) in owned.defined())
+    assert owned.defined() == [on(0, 1)]
+
+
+async def test_a_renewal_that_the_broker_does_not_answer_is_tried_again(
+    owned: Any, make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams.owner, "UNREACHABLE_PAUSE_S", 0.0)
+    await owned.assign(0)
+    await owned.active(0)
+    owned.committer.script = [Outcome.UNKNOWN]
+    owned.committer.renewals_failing = 3
+    owned.deliver(0, 0, define(make_job, on(0)))
+    await owned.told.until(lambda: owned.defined() == [on(0)])
+    assert owned.told.names.count("unreachable") == 3
+    assert owned.committer.renewals == 1
+    assert owned.owner.failure is None
+
+
+async def test_an_unknown_outcome_while_another_partition_is_taken_over_opens_no_store_twice(
+    owned: Any, make_job: Any
+) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    gate = Gate(owned)
+    owned.deliver(0, 0, define(make_job, on(0)))
+    await asyncio.wait_for(gate.entered.wait(), WAIT_S)
+    owned.committer.script = [Outcome.UNKNOWN]
+    revoked = asyncio.ensure_future(owned.owner.revoked())
+    gate.opened.set()
+    await asyncio.wait_for(revoked, WAIT_S)
+    await owned.assign(0, 1)
+    await owned.active(0, 1)
+    assert sorted(owned.stores.now_open()) == [0, 1]
+    assert owned.owner.failure is None
+    assert owned.committer.renewals == 1
+
+
+# --- the group moves on ---
+
+
+async def test_a_revocation_waits_for_the_transaction_in_flight(owned: Any, make_job: Any) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    gate = Gate(owned)
+    owned.deliver(0, 0, define(make_job, on(0)))
+    await asyncio.wait_for(gate.entered.wait(), WAIT_S)
+    revoked = asyncio.ensure_future(owned.owner.revoked())
+    done, _ = await asyncio.wait([revoked], timeout=0)
+    assert not done
+    gate.opened.set()
+    await asyncio.wait_for(revoked, WAIT_S)
+    assert owned.defined() == [on(0)]
+    assert owned.owner.shards == {}
+
+
+async def test_nothing_is_committed_after_a_revocation(owned: Any, make_job: Any) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    await owned.owner.revoked()
+    owned.deliver(0, 0, define(make_job, on(0)))
+    await owned.assign(1)
+    await owned.active(1)
+    assert owned.defined() == []
+
+
+async def test_the_next_generation_of_the_same_member_keeps_its_state(owned: Any, make_job: Any) -> None:
+    await owned.assign(0, 1)
+    await owned.active(0, 1)
+    shard = owned.owner.shards[0]
+    await owned.owner.revoked()
+    await owned.assign(0)
+    assert owned.owner.shards == {0: shard}
+    assert owned.stores.now_open() == [0]
+    owned.deliver(0, 0, define(make_job, on(0)))
+    await owned.told.until(lambda: owned.defined() == [on(0)])
+    last = owned.committer.transactions[-1]
+    assert last.membership.generation == 2
+    assert [record.key for record in last.shared if record.topic.endswith("owners")] == [b"0"]
+
+
+@pytest.mark.parametrize("change", ["generation", "member"])
+async def test_a_generation_in_between_or_another_member_loads_everything_again(owned: Any, change: str) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    shard = owned.owner.shards[0]
+    await owned.owner.revoked()
+    if change == "generation":
+        owned.live.generation += 1
+    else:
+        owned.live.member_id = "other"
+    await owned.assign(0)
+    await owned.active(0)
+    assert owned.owner.shards[0] is not shard
+    assert owned.stores.now_open() == [0]
+
+
+async def test_an_assignment_without_a_revocation_counts_as_both(owned: Any) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    shard = owned.owner.shards[0]
+    await owned.assign(0, 1)
+    await owned.active(0, 1)
+    assert owned.owner.shards[0] is shard
+    assert sorted(owned.stores.now_open()) == [0, 1]
+    owned.live.member_id = "other"
+    await owned.assign(1)
+    await owned.active(1)
+    assert owned.stores.now_open() == [1]
+    assert owned.owner.failure is None
+
+
+async def test_an_assignment_without_a_membership_closes_everything_and_waits(owned: Any) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    await owned.owner.revoked()
+    owned.live.generation = -1
+    await owned.owner.assigned([0])
+    assert owned.told.names[-1] == "no_membership"
+    assert (owned.owner.shards, owned.stores.now_open()) == ({}, [])
+    owned.live.generation = 5
+    await owned.owner.assigned([0])
+    await owned.active(0)
+
+
+async def test_a_take_over_that_was_overtaken_leaves_no_store_open(owned: Any) -> None:
+    started, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    identity = owned.log.identity
+
+    def slow_identity() -> tuple[str, str]:
+        loop.call_soon_threadsafe(started.set)
+        assert go_on.wait(WAIT_S)
+        owned.log.identity = identity
+        found: tuple[str, str] = identity()
+        return found
+
+    owned.log.identity = slow_identity
+    await owned.assign(0, 1)
+    await asyncio.wait_for(started.wait(), WAIT_S)
+    await owned.owner.revoked()
+    await owned.assign(0, 1)
+    go_on.set()
+    await owned.active(0, 1)
+    assert sorted(owned.stores.now_open()) == [0, 1]
+    assert owned.told.names.count("ready") == 1
+    assert owned.owner.failure is None
+
+
+async def test_every_store_is_closed_exactly_once_at_the_end(owned: Any) -> None:
+    for _ in range(3):
+        await owned.assign(0, 1)
+        await owned.active(0, 1)
+        await owned.owner.revoked()
+        owned.live.generation += 1
+    await owned.close()
+    assert owned.stores.now_open() == []
+    assert len(owned.stores.closes) == len(set(owned.stores.closes)) == len(owned.stores.opened)
+
+
+# --- a broker that is away ---
+
+
+async def test_a_take_over_goes_on_when_the_broker_comes_back(owned: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams.owner, "UNREACHABLE_PAUSE_S", 0.0)
+    owned.log.unreachable = 7
+    await owned.assign(0)
+    await owned.active(0)
+    assert owned.told.names.count("unreachable") == 7
+    assert owned.stores.now_open() == [0]
+    assert owned.owner.failure is None
+
+
+async def test_a_take_over_is_not_tried_again_once_the_group_has_moved_on(
+    owned: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams.owner, "UNREACHABLE_PAUSE_S", 0.0)
+    owned.log.unreachable = 10**9
+    await owned.assign(0)
+    await owned.told.heard("unreachable")
+    await owned.owner.revoked()
+    owned.log.unreachable = 0
+    await owned.assign(1)
+    await owned.active(1)
+    assert owned.owner.shards.keys() == {1}
+
+
+async def test_an_unanswered_question_for_the_end_of_commands_is_asked_again(owned: Any) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    shard = owned.owner.shards[0]
+    owned.log.unreachable = 1
+    shard.end_offset_wanted = True
+    owned.owner.heard_demand(demand())
+    await owned.told.heard("unreachable")
+    assert owned.owner.failure is None
+    shard.end_offset_wanted = True
+    answered = asyncio.Event()
+    commands_end = shard.commands_end
+
+    def heard(asked_at_ms: int, end_offset: int) -> None:
+        commands_end(asked_at_ms, end_offset)
+        answered.set()
+
+    shard.commands_end = heard
+    owned.owner.heard_demand(demand())
+    await asyncio.wait_for(answered.wait(), WAIT_S)
+    assert owned.log.calls.count("input_ends") == 2
+
+
+def demand() -> Any:
+    from streams.core.envelopes import Demand  # noqa: PLC0415 - one use
+
+    return Demand(gateway_id="g", incarnation="i", sent_at_ms=0, queues=())
+
+
+# --- what must end the process ---
+
+
+async def test_an_exception_of_a_decision_loop_ends_the_loop_and_is_told(owned: Any) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    owned.owner.shards[0].collect = broken
+    owned.owner.heard_demand(demand())
+    done, _ = await asyncio.wait([owned.task], timeout=WAIT_S)
+    assert done
+    assert isinstance(owned.owner.failure, OSError)
+
+
+async def test_an_exception_after_a_commit_ends_the_loop_and_frees_a_waiting_revocation(
+    owned: Any, make_job: Any
+) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    gate = Gate(owned)
+    owned.owner.shards[0].committed = broken
+    owned.deliver(0, 0, define(make_job, on(0)))
+    await asyncio.wait_for(gate.entered.wait(), WAIT_S)
+    revoked = asyncio.ensure_future(owned.owner.revoked())
+    gate.opened.set()
+    await asyncio.wait_for(revoked, WAIT_S)
+    await asyncio.wait([owned.task], timeout=WAIT_S)
+    assert isinstance(owned.owner.failure, OSError)
+
+
+async def test_a_store_that_cannot_be_opened_ends_the_loop(owned: Any) -> None:
+    owned.stores.open = broken
+    owned.owner._runtime = msgspec.structs.replace(owned.owner._runtime, open_store=broken)
+    await owned.assign(0)
+    done, _ = await asyncio.wait([owned.task], timeout=WAIT_S)
+    assert done
+    assert isinstance(owned.owner.failure, OSError)
+
+
+def broken(*_: Any) -> Any:
+    raise OSError("the disk is full")
+
+
+async def test_the_loop_sleeps_while_nothing_is_to_be_done(owned: Any) -> None:
+    await owned.assign(0, 1)
+    await owned.active(0, 1)
+    await owned.owner._turn()
+    assert owned.owner._wait_ms() > 1

@@ -1,0 +1,154 @@
+"""What an owner answers about its committed state, to gateways, supervisors and Prometheus."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from prometheus_client import CollectorRegistry, Counter
+
+import streams.query
+from schemas.partition import partition_for
+from streams.core.identity import run_id_at
+from streams.query import QueryServer
+from streams.takeover import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+PARTITIONS = 2
+OWN = [name for name in (f"j{n:03}" for n in range(200)) if partition_for(name, PARTITIONS) == 0][:30]
+FOREIGN = next(name for name in (f"j{n:03}" for n in range(200)) if partition_for(name, PARTITIONS) == 1)
+
+
+class Service:
+    """A query server over one shard of two partitions."""
+
+    def __init__(self, rig: Any) -> None:
+        self.rig = rig
+        self.owner = SimpleNamespace(shards={0: rig.shard}, recovering={})
+        self.registry = CollectorRegistry()
+        self.session: aiohttp.ClientSession
+        self.url = ""
+
+    async def get(self, path: str, **query: Any) -> tuple[int, Any]:
+        async with self.session.get(self.url + path, params=query) as answer:
+            return answer.status, await answer.json()
+
+
+@pytest_asyncio.fixture
+async def service(make_rig: Any, make_job: Any) -> AsyncIterator[Service]:
+    rig = make_rig(partitions=PARTITIONS)
+    for number, name in enumerate(OWN):
+        rig.define(make_job(name, tenant="ab"[number % 2], at_ms=rig.now_ms + 1))
+    rig.run()
+    rig.advance(1)
+    rig.run()
+    service = Service(rig)
+    server = QueryServer(service.owner, service.registry, partitions=PARTITIONS)  # type: ignore[arg-type] # a part of an owner
+    service.url = f"http://127.0.0.1:{await server.start('127.0.0.1', 0)}"
+    async with aiohttp.ClientSession() as service.session:
+        yield service
+    await server.stop()
+
+
+async def test_a_job_is_its_state_and_its_definition(service: Service) -> None:
+    status, body = await service.get(f"/q/jobs/{OWN[0]}")
+    assert status == 200
+    assert body["job"]["state"]["job_id"] == OWN[0]
+    assert body["job"]["definition"]["task"] == "n"
+
+
+async def test_a_missing_job_is_404_and_a_foreign_one_421(service: Service) -> None:
+    missing = next(name for name in (f"m{n}" for n in range(50)) if partition_for(name, PARTITIONS) == 0)
+    assert (await service.get(f"/q/jobs/{missing}"))[0] == 404
+    status, body = await service.get(f"/q/jobs/{FOREIGN}")
+    assert status == 421
+    assert "topic owners" in body["detail"]
+
+
+async def test_a_partition_that_does_not_act_yet_answers_421(service: Service, make_rig: Any) -> None:
+    service.owner.shards[0] = make_rig(partitions=PARTITIONS, begin=False).shard
+    assert (await service.get(f"/q/jobs/{OWN[0]}"))[0] == 421
+    assert (await service.get("/q/jobs", partition="0"))[0] == 421
+
+
+async def test_an_open_run_is_found_by_its_id(service: Service) -> None:
+    run_id = run_id_at(OWN[0], service.rig.now_ms)
+    status, body = await service.get(f"/q/runs/{run_id}")
+    assert status == 200
+    assert (body["open"]["run_id"], body["closed"]) == (run_id, None)
+    assert (await service.get(f"/q/runs/{run_id_at(OWN[0], 1)}"))[0] == 404
+    assert (await service.get("/q/runs/no-run-id"))[0] == 404
+
+
+async def test_pages_hold_every_job_once_and_in_order(service: Service) -> None:
+    found: list[str] = []
+    query: dict[str, Any] = {"partition": 0, "limit": 7}
+    while True:
+        status, body = await service.get("/q/jobs", **query)
+        assert status == 200
+        assert len(body["jobs"]) <= 7
+        found += [job["state"]["job_id"] for job in body["jobs"]]
+        if body["next"] is None:
+            break
+        query["after"] = body["next"]
+    assert found == sorted(OWN)
+
+
+async def test_a_filter_that_refuses_most_jobs_gives_short_pages_and_a_cursor(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams.query, "SCAN_MAX", 10)
+    monkeypatch.setattr(streams.query, "PAGE_MAX", 5)
+    _, body = await service.get("/q/jobs", partition=0, tenant="nobody")
+    assert body == {"jobs": [], "next": OWN[9]}
+    _, body = await service.get("/q/jobs", partition=0, tenant="a")
+    assert [job["state"]["tenant"] for job in body["jobs"]] == ["a"] * len(body["jobs"])
+
+
+@pytest.mark.parametrize(
+    "query", [{}, {"partition": "x"}, {"partition": 0, "limit": "many"}, {"partition": 0, "limit": 0}]
+)
+async def test_a_question_that_makes_no_sense_is_400(service: Service, query: dict[str, Any]) -> None:
+    status, body = await service.get("/q/jobs", **query)
+    assert status == 400
+    assert "limit" in body["detail"]
+
+
+async def test_waiting_runs_are_counted_by_line(service: Service) -> None:
+    _, body = await service.get("/q/queues")
+    assert body == {
+        "partitions": [0],
+        "queues": [
+            {"tenant": "a", "queue": "q", "lane": 1, "ready": 15},
+            {"tenant": "b", "queue": "q", "lane": 1, "ready": 15},
+        ],
+    }
+    _, body = await service.get("/q/queues", tenant="b")
+    assert [row["tenant"] for row in body["queues"]] == ["b"]
+
+
+async def test_the_process_is_ready_when_all_its_partitions_act(service: Service) -> None:
+    assert await service.get("/livez") == (200, {"live": True})
+    assert await service.get("/readyz") == (200, {"ready": True, "owned": [0], "recovering": {}})
+    service.owner.recovering = {1: Progress(1, 40, 100)}
+    status, body = await service.get("/readyz")
+    assert (status, body["recovering"]) == (503, {"1": {"offset": 40, "end": 100}})
+    service.owner.recovering = {1: None}
+    assert (await service.get("/readyz"))[1]["recovering"] == {"1": {}}
+
+
+async def test_a_process_without_partitions_is_not_ready(service: Service) -> None:
+    service.owner.shards.clear()
+    assert (await service.get("/readyz"))[0] == 503
+
+
+async def test_metrics_are_those_of_the_registry(service: Service) -> None:
+    Counter("seen_total", "Seen.", registry=service.registry).inc(3)
+    async with service.session.get(service.url + "/metrics") as answer:
+        assert answer.status == 200
+        assert "seen_total 3.0" in await answer.text()

@@ -57,6 +57,8 @@ class Batch(msgspec.Struct):
     parked: list[Parked] = []
     unparked: list[str] = []
     """Jobs whose parked requests were decided or forgotten."""
+    refused: list[str] = []
+    """Jobs of which a lease request was refused: what may be offered of them is to be seen anew."""
     look_again: dict[str, int] = {}
     """Job to the broker time of its next soft wake."""
     decisions: int = 0

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from streams.broker_clock import BrokerClock
     from streams.core.commands import AnyCommand
     from streams.core.context import Decision
-    from streams.core.envelopes import CauseKind, CommandBatch, DeadLetterCode, Offers
+    from streams.core.envelopes import CauseKind, CommandBatch, DeadLetterCode, LeaseView, Offers
     from streams.core.time import ZoneData
     from streams.demand import DemandTable
     from streams.store.interface import IndexHeader, Store
@@ -421,10 +421,13 @@ class Shard:
         """Take the decision over into the batch: the job after it, its events, and the public view of its leases."""
         before, after = self._current(batch, job_id), decision.job_after
         batch.after[job_id] = after
+        views: list[LeaseView] = []
         for event in decision.events:
             view = lease_view(before, after, event)
-            if view is not None:
-                batch.leases.append(view)
+            # An expiry that ends in a cancellation closes the lease once, by its first event.
+            if view is not None and not (view.closed and any(v.closed and v.run_id == view.run_id for v in views)):
+                views.append(view)
+        batch.leases.extend(views)
         batch.history.append(
             HistoryEntry(
                 job_id=job_id,
@@ -449,6 +452,7 @@ class Shard:
                 batch.parked.append(Parked(command, parked_cause, decision.park_until_ms))
             elif isinstance(decision.reply, Reply) and decision.reply.code in _REFUSED_LEASES:
                 self.book.refused(command.run_id, command.job_id)
+                batch.refused.append(command.job_id)
         elif isinstance(command, Heartbeat):
             if isinstance(decision.reply, Reply) and decision.reply.code == "ok":
                 known = self._heartbeats.get(command.run_id, 0)
@@ -598,7 +602,8 @@ class Shard:
         self._park(batch)
         for job_id, job in batch.after.items():
             self._follow(job_id, job, batch.headers.get(job_id), timers)
-        for job_id in batch.timers:
+        for job_id in (*batch.timers, *batch.refused):
+            # A refused run may well be waiting still, if only its request came too late.
             if job_id not in batch.after and job_id not in batch.look_again:
                 self._follow(job_id, self.job(job_id), None, timers)
         for job_id, at_ms in batch.look_again.items():

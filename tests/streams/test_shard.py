@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import streams.core.decide
 import streams.shard
 from schemas.partition import partition_for
-from streams.core.commands import Complete, Define, Fail, Heartbeat, Release, Trigger
+from streams.core.commands import CancelRun, Complete, Define, Fail, Heartbeat, Release, Trigger
 from streams.core.identity import run_id_at
 from streams.core.wire import encode_definition
 from streams.shard import DEAD_LETTER_KEY_BYTES_MAX, DEAD_LETTERS_MAX, QUARANTINE_RETRY_MS
@@ -744,6 +744,47 @@ def test_a_released_run_is_offered_again_at_once(rig: Any, make_job: Any) -> Non
     rig.send(Release(job_id="j", request_id="r", run_id=run_id, lease_token=1))
     rig.run()
     assert rig.offered() == [run_id]
+
+
+def test_a_run_whose_request_came_too_late_is_offered_again(rig: Any, make_job: Any) -> None:
+    rig.want()
+    at_ms = due_soon(rig, make_job)
+    rig.advance(at_ms - rig.now_ms)
+    rig.run()
+    assert rig.offered() == [run_id_at("j", at_ms)]
+    request = rig.lease("j", at_ms, valid_ms=500)
+    rig.advance(501)
+    rig.send(request)
+    rig.run()
+    assert rig.reply(request.request_id).code == "stale_offer"
+    assert rig.offered() == [run_id_at("j", at_ms)]
+
+
+def test_a_run_that_cannot_be_leased_is_offered_no_more(rig: Any, make_job: Any) -> None:
+    rig.want()
+    at_ms = due_soon(rig, make_job)
+    rig.advance(at_ms - rig.now_ms)
+    rig.run()
+    assert rig.offered() == [run_id_at("j", at_ms)]
+    rig.send(rig.lease("j", at_ms))
+    late = rig.lease("j", at_ms)
+    rig.send(late)
+    rig.run()
+    assert rig.reply(late.request_id).code == "not_leasable"
+    assert rig.offered() == []
+    assert len(rig.shard.book) == 0
+
+
+def test_an_expiry_that_ends_in_a_cancellation_closes_the_lease_once(rig: Any, make_job: Any) -> None:
+    grant = granted(rig, make_job)
+    rig.send(CancelRun(job_id="j", request_id="c", run_id=grant.run_id, tenant="a"))
+    rig.run()
+    rig.advance(VISIBILITY_MS + 1)
+    hear_all(rig)
+    rig.run()
+    assert {"LeaseExpired", "RunCancelled"} <= set(rig.names("j"))
+    assert [view.closed for view in rig.leases] == [None, "expired"]
+    assert rig.leases[-1].outcome == "cancelled"
 
 
 # --- the clock ---

@@ -7,7 +7,7 @@ gateway. Instants are aware datetimes in UTC, durations carry their unit in the 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -18,21 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
-_EMPTY: Mapping[str, Any] = {}
-
-
-def _time() -> Any:
-    return dataclasses.field(default=None, metadata={"convert": parse_time})
-
-
-def _many(cls: Callable[[], type[Any]]) -> Any:
-    return dataclasses.field(
-        default=(), metadata={"convert": lambda items: tuple(decode(cls(), item) for item in items)}
-    )
-
-
-def _mapping() -> Any:
-    return dataclasses.field(default_factory=dict, metadata={"convert": dict})
 
 
 def _camel(name: str) -> str:
@@ -55,6 +40,16 @@ def decode(cls: type[T], wire: Mapping[str, Any]) -> T:
     return cls(**values)
 
 
+def _many(cls: type[Any]) -> Mapping[str, Any]:
+    return {"convert": lambda items: tuple(decode(cls, item) for item in items)}
+
+
+# How a member's JSON becomes its value, as metadata of the field; without it the JSON value is taken as it is.
+_TIME: Mapping[str, Any] = {"convert": parse_time}
+_TUPLE: Mapping[str, Any] = {"convert": tuple}
+_MAPPING: Mapping[str, Any] = {"convert": dict}
+
+
 @dataclass(frozen=True)
 class Page(Generic[T]):
     """One page of a list; `next_cursor` is None on the last one."""
@@ -69,8 +64,8 @@ class JobRef:
 
     job_id: str
     version: int = 0
-    next_run_at: dt.datetime | None = _time()
-    warnings: tuple[str, ...] = dataclasses.field(default=(), metadata={"convert": tuple})
+    next_run_at: dt.datetime | None = field(default=None, metadata=_TIME)
+    warnings: tuple[str, ...] = field(default=(), metadata=_TUPLE)
     state: str = "active"
     replayed: bool = False
 
@@ -81,8 +76,8 @@ class Pause:
 
     actor: str | None = None
     note: str | None = None
-    since: dt.datetime | None = _time()
-    until: dt.datetime | None = _time()
+    since: dt.datetime | None = field(default=None, metadata=_TIME)
+    until: dt.datetime | None = field(default=None, metadata=_TIME)
 
 
 @dataclass(frozen=True)
@@ -98,28 +93,28 @@ class Job:
     task: str = ""
     lane: str = "normal"
     schedule: Mapping[str, Any] | None = None
-    run_at: dt.datetime | None = _time()
+    run_at: dt.datetime | None = field(default=None, metadata=_TIME)
     run_at_local: str | None = None
     time_zone: str | None = None
     delay_seconds: float | None = None
     payload: Any = None
-    retry: Mapping[str, Any] = _mapping()
+    retry: Mapping[str, Any] = field(default_factory=dict, metadata=_MAPPING)
     catch_up: str = "latest"
     overlap: str = "skip"
     timeout_seconds: float | None = None
     start_deadline_seconds: float | None = None
-    labels: Mapping[str, str] = _mapping()
-    start_at: dt.datetime | None = _time()
-    end_at: dt.datetime | None = _time()
+    labels: Mapping[str, str] = field(default_factory=dict, metadata=_MAPPING)
+    start_at: dt.datetime | None = field(default=None, metadata=_TIME)
+    end_at: dt.datetime | None = field(default=None, metadata=_TIME)
     max_runs: int | None = None
     jitter_seconds: float = 0
-    calendars: tuple[Any, ...] = dataclasses.field(default=(), metadata={"convert": tuple})
-    next_run_at: dt.datetime | None = _time()
-    paused: Pause | None = dataclasses.field(default=None, metadata={"convert": lambda wire: decode(Pause, wire)})
+    calendars: tuple[Any, ...] = field(default=(), metadata=_TUPLE)
+    next_run_at: dt.datetime | None = field(default=None, metadata=_TIME)
+    paused: Pause | None = field(default=None, metadata={"convert": lambda wire: decode(Pause, wire)})
     open_runs: int = 0
-    created_at: dt.datetime | None = _time()
-    updated_at: dt.datetime | None = _time()
-    warnings: tuple[str, ...] = dataclasses.field(default=(), metadata={"convert": tuple})
+    created_at: dt.datetime | None = field(default=None, metadata=_TIME)
+    updated_at: dt.datetime | None = field(default=None, metadata=_TIME)
+    warnings: tuple[str, ...] = field(default=(), metadata=_TUPLE)
 
 
 @dataclass(frozen=True)
@@ -129,8 +124,8 @@ class AttemptRecord:
     attempt: int = 0
     lease_token: int = 0
     worker_id: str | None = None
-    granted_at: dt.datetime | None = _time()
-    ended_at: dt.datetime | None = _time()
+    granted_at: dt.datetime | None = field(default=None, metadata=_TIME)
+    ended_at: dt.datetime | None = field(default=None, metadata=_TIME)
     end: str | None = None
     error: str | None = None
 
@@ -147,7 +142,7 @@ class RunRecord:
     task: str = ""
     origin: str = "schedule"
     job_version: int = 0
-    scheduled_for: dt.datetime | None = _time()
+    scheduled_for: dt.datetime | None = field(default=None, metadata=_TIME)
     state: str = "ready"
     outcome: str | None = None
     reason: str | None = None
@@ -155,16 +150,16 @@ class RunRecord:
     max_attempts: int = 0
     lease_token: int = 0
     worker_id: str | None = None
-    granted_at: dt.datetime | None = _time()
-    lease_expires_at: dt.datetime | None = _time()
-    next_attempt_at: dt.datetime | None = _time()
-    closed_at: dt.datetime | None = _time()
+    granted_at: dt.datetime | None = field(default=None, metadata=_TIME)
+    lease_expires_at: dt.datetime | None = field(default=None, metadata=_TIME)
+    next_attempt_at: dt.datetime | None = field(default=None, metadata=_TIME)
+    closed_at: dt.datetime | None = field(default=None, metadata=_TIME)
     lateness_ms: float | None = None
     cancel_requested: bool = False
     progress: Any = None
     result: Any = None
     error: str | None = None
-    attempts: tuple[AttemptRecord, ...] = _many(lambda: AttemptRecord)
+    attempts: tuple[AttemptRecord, ...] = field(default=(), metadata=_many(AttemptRecord))
 
 
 @dataclass(frozen=True)
@@ -173,7 +168,7 @@ class Triggered:
 
     run_id: str
     job_id: str = ""
-    scheduled_for: dt.datetime | None = _time()
+    scheduled_for: dt.datetime | None = field(default=None, metadata=_TIME)
 
 
 @dataclass(frozen=True)
@@ -183,8 +178,8 @@ class Backfill:
     job_id: str
     backfill_id: str | None = None
     runs: int = 0
-    first_at: dt.datetime | None = _time()
-    last_at: dt.datetime | None = _time()
+    first_at: dt.datetime | None = field(default=None, metadata=_TIME)
+    last_at: dt.datetime | None = field(default=None, metadata=_TIME)
 
 
 @dataclass(frozen=True)
@@ -193,14 +188,14 @@ class Replayed:
 
     matched: int = 0
     replayed: int = 0
-    runs: tuple[str, ...] = dataclasses.field(default=(), metadata={"convert": tuple})
+    runs: tuple[str, ...] = field(default=(), metadata=_TUPLE)
 
 
 @dataclass(frozen=True)
 class Occurrence:
     """One instant of a preview, with its wall-clock form and a note (moved by a gap, and so on)."""
 
-    at: dt.datetime = _time()
+    at: dt.datetime = field(metadata=_TIME)
     local: str | None = None
     note: str | None = None
 
@@ -210,8 +205,8 @@ class Preview:
     """The next occurrences of a job or a schedule."""
 
     job_id: str | None = None
-    occurrences: tuple[Occurrence, ...] = _many(lambda: Occurrence)
-    warnings: tuple[str, ...] = dataclasses.field(default=(), metadata={"convert": tuple})
+    occurrences: tuple[Occurrence, ...] = field(default=(), metadata=_many(Occurrence))
+    warnings: tuple[str, ...] = field(default=(), metadata=_TUPLE)
 
 
 @dataclass(frozen=True)
@@ -229,11 +224,11 @@ class Explanation:
     """Why a run did or did not happen. The first condition that does not hold is the reason."""
 
     job_id: str
-    at: dt.datetime | None = _time()
+    at: dt.datetime | None = field(default=None, metadata=_TIME)
     run_id: str | None = None
     situation: str = ""
     summary: str = ""
-    conditions: tuple[Condition, ...] = _many(lambda: Condition)
+    conditions: tuple[Condition, ...] = field(default=(), metadata=_many(Condition))
 
 
 @dataclass(frozen=True)
@@ -277,13 +272,13 @@ class LeasedRun:
     attempt: int = 1
     max_attempts: int | None = None
     lease_token: int = 0
-    lease_expires_at: dt.datetime | None = _time()
+    lease_expires_at: dt.datetime | None = field(default=None, metadata=_TIME)
     lease_remaining_ms: float = 0
-    scheduled_for: dt.datetime | None = _time()
+    scheduled_for: dt.datetime | None = field(default=None, metadata=_TIME)
     timeout_seconds: float | None = None
     payload: Any = None
     payload_base64: str | None = None
-    labels: Mapping[str, str] = _mapping()
+    labels: Mapping[str, str] = field(default_factory=dict, metadata=_MAPPING)
 
 
 @dataclass(frozen=True)
@@ -301,9 +296,9 @@ class ItemResult:
     cancel: bool = False
     cancel_reason: str | None = None
     lease_remaining_ms: float | None = None
-    lease_expires_at: dt.datetime | None = _time()
+    lease_expires_at: dt.datetime | None = field(default=None, metadata=_TIME)
     outcome: str | None = None
-    next_attempt_at: dt.datetime | None = _time()
+    next_attempt_at: dt.datetime | None = field(default=None, metadata=_TIME)
     current_attempt: int | None = None
     replayed: bool = False
 

@@ -238,7 +238,7 @@ def dead_replayed(job: Job, event: DeadRunReplayed) -> Job:
     after = replace(
         state,
         dead=tuple(run for run in state.dead if run is not dead),
-        closed=(*state.closed, replace(dead, payload=None))[-CLOSED_RUNS_MAX:],
+        closed=_with_closed(state.closed, replace(dead, payload=None)),
     )
     return Job(after, job.definition)
 
@@ -310,8 +310,19 @@ def _closed(
     state = job.state if run.lease is None else _lease_ended(job, at_ms, open_runs).state
     if is_dead:
         return Job(replace(state, open=open_runs, dead=_with_dead(state, record)), job.definition)
-    closed = (*state.closed, record)[-CLOSED_RUNS_MAX:]
-    return Job(replace(state, open=open_runs, closed=closed), job.definition)
+    return Job(replace(state, open=open_runs, closed=_with_closed(state.closed, record)), job.definition)
+
+
+def _with_closed(closed: tuple[ClosedRun, ...], record: ClosedRun) -> tuple[ClosedRun, ...]:
+    """Remember one more closed run. Of those before it, one that no worker held goes first.
+
+    So an edit or a deletion that skips 64 waiting runs at once does not push out the completion that was just accepted,
+    whose worker may ask again after a lost answer.
+    """
+    if len(closed) < CLOSED_RUNS_MAX:
+        return (*closed, record)
+    out = next((run for run in closed if not run.lease_token), closed[0])
+    return (*(run for run in closed if run is not out), record)
 
 
 def _with_dead(state: JobState, record: ClosedRun) -> tuple[ClosedRun, ...]:

@@ -172,6 +172,19 @@ def test_a_repeated_completion_is_fine_while_the_run_is_among_the_last_sixteen(o
     assert owner.complete(grants[0]).code == "lease_lost"
 
 
+def test_runs_that_nobody_held_do_not_push_a_completion_out_of_the_memory(owner: ManualOwner) -> None:
+    owner.define(overlap="queue")
+    owner.run_until(AT)
+    grant = owner.grant()
+    owner.complete(grant)
+    owner.run_until(AT + 2 * CLOSED_RUNS_MAX * HOUR)
+
+    owner.do(Delete(job_id="job"))
+
+    assert [run.outcome for run in owner.state.closed] == ["succeeded"] + ["skipped"] * (CLOSED_RUNS_MAX - 1)
+    assert owner.complete(grant).code == "ok"
+
+
 def test_a_completion_under_an_older_token_is_lost_and_names_the_current_attempt(ready: ManualOwner) -> None:
     first = ready.grant()
     ready.fail(first)

@@ -2,6 +2,10 @@
 
     python examples/kafka_producer_schema_file_only.py localhost:29092 schemas/JobDefinition.avsc
 
+A third argument is another job as JSON; "-type" names the record of a union:
+
+    '{"job_id": "tick", "queue": "billing", "schedule": {"-type": "horolog.IntervalSchedule", "every_ms": 5000}}'
+
 Needs `pip install confluent-kafka fastavro` and a copy of JobDefinition.avsc. What any producer must get right:
 the key is the job_id, the value is Avro behind five bytes (zero, then the schema's id), and the partitioner is murmur2.
 What Horolog cannot accept goes to the topic `horolog.dead-letter`, with the reason.
@@ -41,7 +45,7 @@ def encode(job: dict[str, object], schema_file: Path) -> bytes:
     return out.getvalue()
 
 
-def define(bootstrap_servers: str, schema_file: Path) -> str:
+def define(bootstrap_servers: str, schema_file: Path, job: dict[str, object] = JOB) -> str:
     """Send the job; return where it went."""
     producer = Producer(
         {
@@ -53,8 +57,8 @@ def define(bootstrap_servers: str, schema_file: Path) -> str:
     told: list[str] = []
     producer.produce(
         TOPIC,
-        key=str(JOB["job_id"]),
-        value=encode(JOB, schema_file),
+        key=str(job["job_id"]),
+        value=encode(job, schema_file),
         on_delivery=lambda error, message: told.append(
             f"failed: {error}" if error else f"{message.topic()}, partition {message.partition()}"
         ),
@@ -66,4 +70,5 @@ def define(bootstrap_servers: str, schema_file: Path) -> str:
 if __name__ == "__main__":
     servers = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("KAFKA", "localhost:29092")
     file = sys.argv[2] if len(sys.argv) > 2 else os.environ.get("SCHEMA", "schemas/JobDefinition.avsc")
-    sys.stdout.write(define(servers, Path(file)) + "\n")
+    job = json.loads(sys.argv[3]) if len(sys.argv) > 3 else JOB
+    sys.stdout.write(define(servers, Path(file), job) + "\n")

@@ -294,6 +294,8 @@ def gateway(config: ConfigOption = None) -> None:
 
 if find_spec("streams.preview") is not None:
     importlib.import_module("streams.preview").add_preview(app)
+if find_spec("streams.demo") is not None:
+    importlib.import_module("streams.demo.command").add_demo(app)
 
 
 # --- errors -------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from streams.core.time.specs import (
     CalendarSpec,
     CronSpec,
     DroppedSlot,
+    IntervalSpec,
     Jitter,
     LocalOneOffSpec,
     Occurrence,
@@ -42,6 +43,9 @@ _COUNT_BY_STEP_MAX = 256
 #: A job whose slots are excluded in this many spans in a row has no further occurrence: 270 years of days, or 69 days
 #: of every other minute. It bounds one question to a few seconds, and validation refuses such a job.
 EXCLUDED_SPANS_MAX = 100_000
+
+#: Specs that hardly two jobs share and that compile in microseconds: caching them would push the others out.
+_OWN_SPECS = (OneOffSpec, LocalOneOffSpec, IntervalSpec)
 
 NO_WINDOW = Window()
 NO_JITTER = Jitter()
@@ -81,7 +85,11 @@ class Schedule:
         self.jitter = jitter
         self.zone_data = zone_data
         self._job_id = job_id
-        self._source: SlotSource = _cached_source(spec, job_id if _needs_job_id(spec) else "", zone_data)
+        self._source: SlotSource = (
+            build_source(spec, job_id, zone_data)
+            if isinstance(spec, _OWN_SPECS)
+            else _cached_source(spec, job_id if _needs_job_id(spec) else "", zone_data)
+        )
         self._start = FIRST_INSTANT_MS if window.start_at_ms is None else window.start_at_ms
         self._end = END_INSTANT_MS - 1 if window.end_at_ms is None else window.end_at_ms
         self._exclusions = Exclusions(calendars, zone_data) if calendars else None
@@ -271,6 +279,7 @@ class Schedule:
         return total
 
 
+@lru_cache(maxsize=SOURCES_CACHED)
 def _needs_job_id(spec: ScheduleSpec) -> bool:
     return isinstance(spec, CronSpec) and uses_hash(spec.expression)
 
@@ -297,4 +306,5 @@ def compile_schedule(
     """Compile once, cached. Raises InvalidSchedule; accepts what never fires (``validate_spec`` refuses that)."""
     # Only H and jitter read the job id: without them all jobs with one spec share one object.
     key = job_id if jitter.kind != "none" or _needs_job_id(spec) else ""
-    return _cached_schedule(ScheduleParts(spec, key, window, jitter, calendars, zone_data))
+    parts = ScheduleParts(spec, key, window, jitter, calendars, zone_data)
+    return Schedule(parts) if isinstance(spec, OneOffSpec | LocalOneOffSpec) else _cached_schedule(parts)

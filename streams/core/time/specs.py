@@ -1,7 +1,8 @@
 """Schedules as data: what a job definition says, and what a schedule answers.
 
-Contract: frozen structs, JSON and msgpack ready (tagged unions by ``type``). Every instant is an
-int, milliseconds since 1970-01-01T00:00:00Z. Nothing here computes; ``schedule.compile_schedule`` does.
+Contract: frozen structs, JSON and msgpack ready (tagged unions by ``type``). Every instant is an int, milliseconds
+since 1970-01-01T00:00:00Z. Nothing here computes; ``schedule.compile_schedule`` does. Specs keep their hash, since
+every decision about a job looks its schedule up by them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ OverlapHour = Literal["first", "second", "both"]
 CalendarUnit = Literal["day", "week", "month"]
 
 
-class CronSpec(msgspec.Struct, frozen=True, tag_field="type", tag="cron"):
+class CronSpec(msgspec.Struct, frozen=True, cache_hash=True, tag_field="type", tag="cron"):
     """Five fields (minute first) or six (seconds first), in the wall clock of ``time_zone``."""
 
     expression: str
@@ -24,14 +25,14 @@ class CronSpec(msgspec.Struct, frozen=True, tag_field="type", tag="cron"):
     overlap_hour: OverlapHour = "first"
 
 
-class IntervalSpec(msgspec.Struct, frozen=True, tag_field="type", tag="every"):
+class IntervalSpec(msgspec.Struct, frozen=True, cache_hash=True, tag_field="type", tag="every"):
     """Elapsed time: ``anchor_ms + k * every_ms`` for k >= 0. No zone can change it (R3)."""
 
     every_ms: int
     anchor_ms: int
 
 
-class CalendarIntervalSpec(msgspec.Struct, frozen=True, tag_field="type", tag="calendar"):
+class CalendarIntervalSpec(msgspec.Struct, frozen=True, cache_hash=True, tag_field="type", tag="calendar"):
     """The same local time every n days, weeks or months from ``anchor_date`` on.
 
     A month without the anchor's day uses its last day: "every month" fires every month.
@@ -46,13 +47,13 @@ class CalendarIntervalSpec(msgspec.Struct, frozen=True, tag_field="type", tag="c
     overlap_hour: OverlapHour = "first"
 
 
-class OneOffSpec(msgspec.Struct, frozen=True, tag_field="type", tag="at"):
+class OneOffSpec(msgspec.Struct, frozen=True, cache_hash=True, tag_field="type", tag="at"):
     """Once, at an instant."""
 
     at_ms: int
 
 
-class LocalOneOffSpec(msgspec.Struct, frozen=True, tag_field="type", tag="local"):
+class LocalOneOffSpec(msgspec.Struct, frozen=True, cache_hash=True, tag_field="type", tag="local"):
     """Once, at a local time in a zone: ``YYYY-MM-DDTHH:MM[:SS[.mmm]]``."""
 
     local: str
@@ -61,7 +62,7 @@ class LocalOneOffSpec(msgspec.Struct, frozen=True, tag_field="type", tag="local"
     overlap_hour: OverlapHour = "first"
 
 
-class RRuleSpec(msgspec.Struct, frozen=True, tag_field="type", tag="rrule"):
+class RRuleSpec(msgspec.Struct, frozen=True, cache_hash=True, tag_field="type", tag="rrule"):
     """RFC 5545 RRULE text, from a local ``YYYY-MM-DDTHH:MM[:SS]`` in a zone."""
 
     rule: str
@@ -74,14 +75,14 @@ class RRuleSpec(msgspec.Struct, frozen=True, tag_field="type", tag="rrule"):
 ScheduleSpec = CronSpec | IntervalSpec | CalendarIntervalSpec | OneOffSpec | LocalOneOffSpec | RRuleSpec
 
 
-class Window(msgspec.Struct, frozen=True):
+class Window(msgspec.Struct, frozen=True, cache_hash=True):
     """Active window: slots before ``start_at_ms`` or after ``end_at_ms`` do not exist; both ends belong to it."""
 
     start_at_ms: int | None = None
     end_at_ms: int | None = None
 
 
-class Jitter(msgspec.Struct, frozen=True):
+class Jitter(msgspec.Struct, frozen=True, cache_hash=True):
     """Spread: ``job`` delays each slot of a job by the same amount, ``occurrence`` each by its own.
 
     The delay lies in ``[0, window_ms)``; for ``occurrence`` also below the gap to the next slot.
@@ -91,7 +92,7 @@ class Jitter(msgspec.Struct, frozen=True):
     window_ms: int = 0
 
 
-class CalendarSpec(msgspec.Struct, frozen=True):
+class CalendarSpec(msgspec.Struct, frozen=True, cache_hash=True):
     """A named exclusion calendar.
 
     ``dates`` are ``YYYY-MM-DD`` in ``time_zone``. ``rules`` are five-field cron expressions, which exclude the

@@ -35,7 +35,9 @@ def recompute_cursor(old: Schedule, new: Schedule, cursor_at_ms: int | None, aft
     ``cursor_at_ms`` is the next occurrence not yet opened, ``after_ms`` the last instant that is settled (the last
     opened occurrence, or the job's creation). The cursor stays on its slot, that is on its local time, and only the
     instant moves: a slot that ran under the old data does not run again when the new data puts it later, and one that
-    the new data puts into the past is due at once, never lost.
+    the new data puts into the past is due at once, never lost. When the old data is not at hand, pass ``new``
+    as ``old``: the cursor is then taken from ``after_ms`` alone, which loses nothing but can repeat a slot that moved
+    later.
     """
     found = new.next_after(after_ms) if old.elapsed else _same_slot(old, new, cursor_at_ms, after_ms)
     to_ms = None if found is None else found.at_ms
@@ -54,6 +56,9 @@ def recompute_cursor(old: Schedule, new: Schedule, cursor_at_ms: int | None, aft
 def _same_slot(old: Schedule, new: Schedule, cursor_at_ms: int | None, after_ms: int) -> Occurrence | None:
     """Return the first occurrence under the new data whose local time lies past the slot before the cursor."""
     cursor = None if cursor_at_ms is None else old.previous_before(cursor_at_ms + 1)
+    if cursor is not None and cursor.at_ms != cursor_at_ms:
+        # ``old`` did not make this cursor (its data is gone): the slot before it may be the cursor's own, moved.
+        return new.next_after(after_ms)
     settled = old.previous_before(after_ms + 1 if cursor_at_ms is None else cursor_at_ms)
     if settled is None:
         return new.next_after(after_ms)

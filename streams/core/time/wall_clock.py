@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from streams.core.time.civil import END_INSTANT_S, FIRST_INSTANT_S, local_text
+from streams.core.time.civil import DAY_S, END_INSTANT_S, FIRST_INSTANT_S, local_text
 from streams.core.time.specs import DROPPED_LISTED_MAX, DroppedSlot, GapPolicy, OverlapHour
 from streams.core.time.zones import LONG_JUMP_S, ZoneRules
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: A note names at most this many merged slots; the rest is a number.
 MERGED_NAMED_MAX = 4
+#: More changes than any zone has within four days (a test walks all zones).
+_CHANGES_IN_FOUR_DAYS_MAX = 4
 
 
 class WallClockSlots:
@@ -208,7 +210,8 @@ def resolve_local(
     local_s, part_ms = divmod(local_ms, 1000)
     once = WallClockSlots(_Single(local_s), zone, elapsed=False, gap=gap, overlap_hour=overlap_hour)
     slots: list[Slot] = []
-    found = once.next_slot(FIRST_INSTANT_S * 1000 - 1)
+    # No zone is more than a day from UTC, and none jumps further than a day.
+    found = once.next_slot((local_s - 2 * DAY_S) * 1000)
     while found is not None:
         at_ms, notes, _ = found
         shifted = bool(notes) and notes[0].startswith("shifted")
@@ -216,7 +219,8 @@ def resolve_local(
         found = once.next_slot(at_ms)
     places: list[tuple[int, DroppedSlot]] = []
     if not slots:
-        for transition in zone.transitions:
+        near = bisect_right(zone.transitions, local_s - 2 * DAY_S)
+        for transition in zone.transitions[near : near + _CHANGES_IN_FOUR_DAYS_MAX]:
             at_ms = transition * 1000
             places += [(at_ms, record) for record in once.dropped_slots(at_ms - 1, at_ms)]
     return tuple(slots), tuple(places)

@@ -113,7 +113,7 @@ def _rules_from_steps(name: str, offset: int, steps: list[tuple[int, int]]) -> Z
     return ZoneRules(name, transitions, offsets)
 
 
-class ZoneData(msgspec.Struct, frozen=True):
+class ZoneData(msgspec.Struct, frozen=True, cache_hash=True):
     """One version of the zone database. ``directory`` None means the installed ``tzdata`` package."""
 
     version: str

@@ -154,5 +154,7 @@ def test_no_zone_has_a_segment_shorter_than_its_jumps() -> None:
         zone = INSTALLED_ZONE_DATA.zone(name)
         lengths = [late - early for early, late in zip(zone.transitions, zone.transitions[1:], strict=False)]
         jumps = [abs(late - early) for early, late in zip(zone.offsets, zone.offsets[1:], strict=False)]
+        in_four_days = [late - early for early, late in zip(zone.transitions, zone.transitions[4:], strict=False)]
+        assert min(in_four_days, default=10**9) > 4 * 86_400, name
         for length, before, after in zip(lengths, jumps, jumps[1:], strict=False):
             assert length > before + after, name

@@ -129,6 +129,22 @@ def test_a_slot_that_moved_into_the_past_is_due_at_once(before_2023: ZoneData, m
     assert move.to_ms < ms("2023-04-28T06:30Z")
 
 
+@pytest.mark.parametrize(
+    ("zone", "after", "old_at", "new_at"), [case[1:] for case in MOVES], ids=[case[0] for case in MOVES]
+)
+def test_a_cursor_moves_without_loss_when_the_old_data_is_gone(
+    *, ms: Any, zone: str, after: str, old_at: str, new_at: str
+) -> None:
+    """Under the new data the slot before the old cursor can be the cursor's own: it is not settled."""
+    new = compile_schedule(CronSpec("0 9 * * *", zone), job_id="job-1")
+    settled = new.previous_before(ms(after) + 3_600_001)
+    assert settled is not None
+
+    move = recompute_cursor(new, new, ms(old_at), settled.at_ms)
+    assert move is not None
+    assert move.to_ms == ms(new_at)
+
+
 def test_a_cursor_with_jitter_keeps_its_delay(before_2023: ZoneData, ms: Any) -> None:
     spec, jitter = CronSpec("0 9 * * *", "Africa/Cairo"), Jitter("job", 600_000)
     old = compile_schedule(spec, job_id="job-1", jitter=jitter, zone_data=before_2023)

@@ -43,9 +43,13 @@ from streams.core.events import (
     LeaseReleased,
     OccurrencesSkipped,
     RunCancelled,
+    RunDied,
     RunFailed,
     RunOpened,
+    RunRetried,
+    RunSkipped,
     RunSucceeded,
+    RunUnheld,
 )
 from streams.core.manual import ManualOwner
 from streams.core.state import CLOSED_RUNS_MAX, DEAD_RUNS_MAX
@@ -104,8 +108,11 @@ class Accounts:
         self.due: dict[str, int] = {}
         self.succeeded: set[str] = set()
         self.runs: set[str] = set()
+        self.going: set[str] = set()
 
-    def note(self, event: AnyEvent, now_ms: int) -> None:
+    def note(self, event: AnyEvent, now_ms: int) -> None:  # noqa: C901, PLR0912 - one flat table of events
+        if isinstance(event, RunSucceeded | RunDied | RunSkipped | RunCancelled):
+            self.going.discard(event.run_id)
         match event:
             case JobDefined() | JobEdited():
                 self._defined(event, now_ms)
@@ -121,10 +128,17 @@ class Accounts:
                 self._skipped(event, now_ms)
             case LeaseGranted():
                 self._granted(event, now_ms)
-            case LeaseReleased() | LeaseExpired() | RunFailed():
+            case RunUnheld():
+                self._goes(event.run_id)
+            case LeaseExpired():
+                assert self.live.pop(event.run_id) == event.lease_token
+                self._expired(event, now_ms)
+            case LeaseReleased() | RunFailed():
                 assert self.live.pop(event.run_id) == event.lease_token
             case RunCancelled():
                 self.live.pop(event.run_id, None)
+            case RunRetried():
+                self.due[event.run_id] = event.due_at_ms
             case RunSucceeded():
                 assert self.live.pop(event.run_id) == event.lease_token
                 assert event.run_id not in self.succeeded
@@ -160,6 +174,10 @@ class Accounts:
         self.runs.add(event.run_id)
         assert event.due_at_ms <= now_ms
         self.due[event.run_id] = event.due_at_ms
+        if event.kind in ("schedule", "trigger") and event.forced:
+            self.going.add(event.run_id)
+        elif event.kind in ("schedule", "trigger") and not event.held:
+            self._goes(event.run_id)
         if event.kind != "schedule":
             return
         assert event.scheduled_at_ms == self.pointer
@@ -167,6 +185,21 @@ class Accounts:
         self.decided_to_ms = event.scheduled_at_ms
         self.pointer = self._next(event.scheduled_at_ms)
         assert event.next_at_ms == self.pointer
+
+    def _goes(self, run_id: str) -> None:
+        assert self.definition is not None
+        if self.definition.overlap != "allow":
+            assert not self.going
+        elif self.definition.concurrent_runs_max:
+            assert len(self.going) < self.definition.concurrent_runs_max
+        self.going.add(run_id)
+
+    def _expired(self, event: LeaseExpired, now_ms: int) -> None:
+        if event.reason != "expired":
+            return
+        assert now_ms > event.expires_at_ms
+        assert event.consumed_to_ms > event.expires_at_ms
+        assert now_ms > max(event.heartbeat_at_ms, min(event.takeover_at_ms, event.expires_at_ms - 30_000)) + 30_000
 
     def _skipped(self, event: OccurrencesSkipped, now_ms: int) -> None:
         assert self.definition is not None
@@ -249,6 +282,54 @@ class OneJob(RuleBasedStateMachine):
     def the_clock_runs_to(self, step: int) -> None:
         self.owner.now_ms += step
         self.wakes_until_quiet()
+
+    @rule(off_ms=st.sampled_from([-1, 0, 1]), wake=st.booleans())
+    def the_clock_runs_to_the_next_deadline(self, off_ms: int, *, wake: bool) -> None:
+        job = self.owner.job
+        at_ms = None if job is None else deadline_ms(job, open_runs_max=OPEN_RUNS_MAX)
+        if job is None or at_ms is None or at_ms + off_ms < self.owner.now_ms:
+            return
+        self.owner.now_ms = at_ms + off_ms
+        if wake:
+            self.wakes_until_quiet()
+            return
+        following = upcoming(job)
+        if following is not None:
+            self.do(self.leasing(following[0]))
+
+    @precondition(lambda self: self.waiting())
+    @rule(off_ms=st.sampled_from([-1, 0]))
+    def a_retry_is_asked_for_around_its_due_time(self, off_ms: int) -> None:
+        run_id, due_at_ms = self.waiting()[0]
+        self.owner.now_ms = max(self.owner.now_ms, due_at_ms + off_ms)
+        self.do(self.leasing(run_id))
+
+    def waiting(self) -> list[tuple[str, int]]:
+        job = self.owner.job
+        if job is None:
+            return []
+        now_ms = self.owner.now_ms
+        return [(run.run_id, run.due_at_ms) for run in ready_runs(job.state) if run.due_at_ms > now_ms]
+
+    @precondition(lambda self: self.zombies())
+    @rule(kind=st.integers(0, 3))
+    def a_zombie_speaks_while_another_holds_the_lease(self, kind: int) -> None:
+        grant = self.zombies()[0]
+        name, token = grant.run_id, grant.lease_token
+        commands: list[AnyCommand] = [
+            Complete(job_id="job", run_id=name, lease_token=token),
+            Fail(job_id="job", run_id=name, lease_token=token),
+            Heartbeat(job_id="job", run_id=name, lease_token=token),
+            Release(job_id="job", run_id=name, lease_token=token),
+        ]
+        decision = self.do(commands[kind])
+        assert isinstance(decision.reply, Reply)
+        assert decision.reply.code == "lease_lost"
+        assert decision.events == ()
+
+    def zombies(self) -> list[Grant]:
+        live = self.accounts.live
+        return [grant for grant in self.grants if live.get(grant.run_id, grant.lease_token) != grant.lease_token]
 
     @precondition(lambda self: self.ready())
     @rule(rounds=st.integers(1, 3), silent=st.booleans())

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from schemas.config import Settings
 
-PROGRAM: Final = Path(__file__).resolve().parent.parent / "scheduler_with_faults.py"
+CHECKOUT: Final = Path(__file__).resolve().parents[3]
+PROGRAM: Final = CHECKOUT / "tests" / "chaos" / "scheduler_with_faults.py"
 READY_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 ASK_TIMEOUT_S: Final = 1.0
@@ -186,6 +187,7 @@ class Cluster:
         """`scheduler`: further settings by their names, as text. `say` hears every fault as it happens."""
         self._environment = {
             "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": str(CHECKOUT),
             "PYTHONUNBUFFERED": "1",
             "PYTHONHASHSEED": "0",
             **{
@@ -219,11 +221,12 @@ class Cluster:
         for scheduler in self.schedulers:
             scheduler.kill()
 
-    def add(self, *, data_dir: Path | None = None, **extra: str) -> Scheduler:
-        """Start one more scheduler. `data_dir`: one that it shares; its own by default."""
+    def add(self, *, data_dir: Path | None = None, without: str = "") -> Scheduler:
+        """Start one more scheduler. `data_dir`: one that it shares; its own by default. `without`: guards left out."""
         name = f"s{len(self.schedulers) + 1}"
         directory = self.root / name
-        environment = self._environment | {env_name("scheduler.data_dir"): str(data_dir or directory / "data")} | extra
+        own = {env_name("scheduler.data_dir"): str(data_dir or directory / "data"), "CHAOS_WITHOUT": without}
+        environment = self._environment | own
         (ports,) = free_ports(1)
         scheduler = Scheduler(name, directory, environment, ports.broker)
         self.schedulers.append(scheduler)

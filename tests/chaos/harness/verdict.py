@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from tests.chaos.harness.cluster import Cluster
     from tests.chaos.harness.driver import Driver
 
+KEPT: Final = "run.msgpack"
+"""What was judged, in the cluster's directory; `python -m tests.chaos.judge_again FILE` judges and explains it."""
+
 READ_MAX: Final = 2_000
 READ_TIMEOUT_S: Final = 10.0
 CLOCK_ERROR_MS: Final = 50
@@ -80,6 +83,8 @@ def judge(cluster: Cluster, driver: Driver, limits: Limits = LIMITS) -> Verdict:
     view = read_log(cluster)
     faults = Faults(faults=(*cluster.faults, *driver.faults), clock_error_ms=CLOCK_ERROR_MS)
     report = check(view, driver.journals, faults, limits)
+    kept = (_records(view), dict(view.committed), view.end_at_ms, sorted(view.refused), driver.journals, faults)
+    (cluster.root / KEPT).write_bytes(msgspec.msgpack.encode(kept))
     return Verdict(report=report, view=view, stale_refused=cluster.stale_refused())
 
 
@@ -136,6 +141,10 @@ def _read(consumer: Consumer, settings: Settings, topic: str) -> list[LogRecord]
                 raise AssertionError(f"{name}: {error}")
     consumer.unassign()
     return records
+
+
+def _records(view: LogView) -> list[LogRecord]:
+    return [record for topic in TOPICS for record in view.records(topic)]
 
 
 def seconds(gap_ms: float) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from dateutil import rrule as dateutil_rrule
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams.core.time import (
@@ -172,6 +172,7 @@ def test_calendar_intervals_keep_the_local_time(spec: CalendarIntervalSpec, expe
     assert schedule.previous_before(found[0]) is None
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(
     unit=st.sampled_from(["day", "week", "month"]),
     every=st.integers(1, 40),
@@ -198,6 +199,7 @@ def test_calendar_pattern_agrees_with_its_own_list(unit: Any, every: int, anchor
     assert pattern.count_local(listed[0], bounded) == sum(at < bounded for at in listed)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(
     every=st.integers(100, 10**9),
     anchor=st.integers(0, 10**12),

@@ -63,7 +63,10 @@ def check(
 
 
 def _expected(case: Case, name: str) -> bool:
-    """Tell whether this invariant must find items in such a run; I8 and I12 decide for themselves."""
+    """Tell whether this invariant must find items in such a run.
+
+    I12 decides for itself. An absence may fall between all occurrences, so I8 need not find any.
+    """
     match name:
         case "I10":
             return bool(case.journals.executions)

@@ -284,7 +284,7 @@ class _Ending:
                 if event.kind == "schedule":
                     self.next_at_ms = event.next_at_ms
             case ev.JobDeleted() | ev.JobForgotten() | ev.JobFinished():
-                self.next_at_ms = None
+                self.next_at_ms, self.paused = None, False
             case _ if isinstance(event, OUTCOMES):
                 self.open.pop(event.run_id, None)
             case _:

@@ -263,10 +263,8 @@ def caught_up(case: Case, found: Findings) -> None:
     """I8: of the occurrences that fell due in an absence, those run that the policy asks for, and no others."""
     if not case.view.whole:
         found.left_out("markers compacted: absences unknown", len(case.stories))
-        found.expected = False
         return
     gaps = absences(case)
-    found.expected = any(gap.sure for rows in gaps.values() for gap in rows)
     for story in case.stories:
         rows = gaps.get(_partition(story), [])
         _missed_only_in_gaps(case, story, rows, found)
@@ -366,7 +364,7 @@ class _Rules:
                     self.paused_from = None
             case ev.JobPaused():
                 self.paused_from = happening
-            case ev.JobResumed():
+            case ev.JobResumed() | ev.JobFinished():
                 self.paused_from = None
             case ev.JobDeleted():
                 self.deleted = True

@@ -41,7 +41,7 @@ def hot(seed: int) -> Plan:
 
 def restless(seed: int) -> Plan:
     """Give one full of edits."""
-    return Plan(seed=seed, hours=0.1, heal_ms=5_000, fault_every_ms=30_000, change_every_ms=700)
+    return Plan(seed=seed, hours=0.06, heal_ms=5_000, fault_every_ms=60_000, change_every_ms=150)
 
 
 def sleepy(seed: int) -> Plan:

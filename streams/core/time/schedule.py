@@ -116,9 +116,7 @@ class Schedule:
             found = self._source.next_slot(after_ms)
             return None if found is None else Occurrence(found[0], found[0], found[1], found[2])
         if self.jitter.kind == "occurrence":
-            held = self._previous_slot(after_ms + 1)
-            if held is not None and held[0] + self._delay(held[0]) > after_ms:
-                return self._occurrence(held)
+            after_ms = self._slot_settled(after_ms)
         elif self.jitter.kind == "job":
             after_ms -= self._delay(0)
         slot = self._next_slot(after_ms)
@@ -201,6 +199,14 @@ class Schedule:
         if following is not None:
             window_ms = min(window_ms, following[0] - slot_ms)
         return stable_hash("jitter", f"{self._job_id}@{slot_ms}") % window_ms
+
+    def _slot_settled(self, instant_ms: int) -> int:
+        """Return the last slot whose jittered instant has come: what is dropped after it is not reported yet."""
+        slot = self._previous_slot(instant_ms + 1)
+        if slot is not None and slot[0] + self._delay(slot[0]) > instant_ms:
+            slot = self._previous_slot(slot[0])
+            return self._start - 1 if slot is None else slot[0]
+        return instant_ms if slot is None else slot[0]
 
     def _held_over(self, instant_ms: int) -> int:
         """1 if the latest slot up to an instant is delayed past it."""

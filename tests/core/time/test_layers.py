@@ -100,11 +100,15 @@ def reported(schedule: Schedule, after_ms: int, until_ms: int) -> list[DroppedSl
     return [record for occurrence in found for record in occurrence.dropped]
 
 
+JITTERS = [Jitter(), Jitter("job", 3_600_000), Jitter("occurrence", 7_200_000)]
+
+
+@pytest.mark.parametrize("jitter", JITTERS, ids=["plain", "job", "occurrence"])
 @pytest.mark.parametrize("gap", ["shift", "skip"])
 @pytest.mark.parametrize("zone", ["America/Santiago", "Pacific/Apia", "Europe/Berlin"])
-def test_walking_reports_each_dropped_slot_once(ms: Any, zone: str, gap: Any) -> None:
+def test_walking_reports_each_dropped_slot_once(ms: Any, zone: str, gap: Any, jitter: Jitter) -> None:
     """R8: what ``next_after`` reports step by step is what ``dropped_between`` says of the range; nothing twice."""
-    schedule = compile_schedule(CronSpec("0 0,2 * * *", zone, gap), job_id="job-1")
+    schedule = compile_schedule(CronSpec("0 0,2 * * *", zone, gap), job_id="job-1", jitter=jitter)
     start, end = ms("2011-06-01T12:00Z"), ms("2012-06-01T12:00Z")
     walked = reported(schedule, start, end)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, assert_never
 from msgspec.structs import replace
 
 from streams.core import apply_run
+from streams.core.checkpoint import first_checkpoint_ms, next_checkpoint_ms
 from streams.core.events import (
     BackfillEnded,
     BackfillMoved,
@@ -62,7 +63,7 @@ def apply(job: Job | None, event: AnyEvent) -> Job | None:  # noqa: C901, PLR091
     if isinstance(event, JobDefined):
         return _defined(job, event)
     if isinstance(event, JobCheckpoint):
-        return Job(event.state, event.definition)
+        return _checkpointed(event)
     if job is None:
         _refuse(job, event, "a job")
     match event:
@@ -131,6 +132,14 @@ def _refuse(job: Job | None, event: AnyEvent, expected: str) -> NoReturn:
     raise IllegalEvent(job, event, expected)
 
 
+def _checkpointed(event: JobCheckpoint) -> Job:
+    state = event.state
+    if not state.checkpoint_at_ms:
+        return Job(state, event.definition)
+    next_ms = next_checkpoint_ms(state.checkpoint_at_ms, event.at_ms)
+    return Job(replace(state, checkpoint_at_ms=next_ms), event.definition)
+
+
 def _defined(job: Job | None, event: JobDefined) -> Job:
     if job is not None and job.state.status != "deleted":
         _refuse(job, event, "no job, or a deleted one")
@@ -164,6 +173,7 @@ def _defined(job: Job | None, event: JobDefined) -> Job:
         backfills_ended=before.backfills_ended,
         lease_token_last=before.lease_token_last,
         last_lease_at_ms=before.last_lease_at_ms,
+        checkpoint_at_ms=first_checkpoint_ms(before.job_id, event.at_ms),
     )
     return Job(state, event.definition)
 
@@ -188,6 +198,7 @@ def _edited(job: Job, event: JobEdited) -> Job:
         next_dropped=state.next_dropped if kept else (),
         zone_data=event.zone_data,
         forget_at_ms=0,
+        checkpoint_at_ms=state.checkpoint_at_ms or first_checkpoint_ms(state.job_id, event.at_ms),
     )
     return Job(after, event.definition)
 
@@ -207,6 +218,7 @@ def _deleted(job: Job, event: JobDeleted) -> Job:
         backfills=(),
         missed_until_ms=0,
         forget_at_ms=event.forget_at_ms,
+        checkpoint_at_ms=0,
     )
     return Job(after, None)
 
@@ -215,7 +227,9 @@ def _finished(job: Job, event: JobFinished) -> Job:
     state = job.state
     if state.status != "active" or state.next_at_ms is not None or state.open or state.backfills:
         _refuse(job, event, "an active job without a next occurrence, open runs and backfills")
-    after = replace(state, status="finished", pause=None, missed_until_ms=0, forget_at_ms=event.forget_at_ms)
+    after = replace(
+        state, status="finished", pause=None, missed_until_ms=0, forget_at_ms=event.forget_at_ms, checkpoint_at_ms=0
+    )
     return Job(after, job.definition)
 
 
@@ -297,7 +311,13 @@ def _backfill_started(job: Job, event: BackfillStarted) -> Job:
         until_ms=event.until_ms,
         concurrent_runs_max=event.concurrent_runs_max,
     )
-    after = replace(state, backfills=(*state.backfills, backfill), status="active", forget_at_ms=0)
+    after = replace(
+        state,
+        backfills=(*state.backfills, backfill),
+        status="active",
+        forget_at_ms=0,
+        checkpoint_at_ms=state.checkpoint_at_ms or first_checkpoint_ms(state.job_id, event.at_ms),
+    )
     return Job(after, job.definition)
 
 

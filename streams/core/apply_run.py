@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 from msgspec.structs import replace
 
+from streams.core.checkpoint import first_checkpoint_ms
 from streams.core.illegal import IllegalEvent
 from streams.core.state import (
     CLOSED_RUNS_MAX,
@@ -71,7 +72,9 @@ def opened(job: Job, event: RunOpened) -> Job:
     )
     open_runs = (*state.open, run)
     if event.kind != "schedule":
-        return Job(replace(state, open=open_runs, status="active", forget_at_ms=0), job.definition)
+        checkpoint_at_ms = state.checkpoint_at_ms or first_checkpoint_ms(state.job_id, event.at_ms)
+        after = replace(state, open=open_runs, status="active", forget_at_ms=0, checkpoint_at_ms=checkpoint_at_ms)
+        return Job(after, job.definition)
     if state.next_at_ms != event.scheduled_at_ms or event.scheduled_at_ms <= state.decided_to_ms:
         _refuse(job, event, f"the occurrence at the cursor {state.next_at_ms}, after {state.decided_to_ms}")
     if event.next_at_ms is not None and event.next_at_ms <= event.scheduled_at_ms:

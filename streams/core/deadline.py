@@ -82,6 +82,8 @@ def _earliest(job: Job, open_runs_max: int, context: Context | None) -> int | No
             deadline = start_deadline_ms(run, job.definition)
             if deadline is not None:
                 found.append(deadline)
+    if state.status == "active" and state.checkpoint_at_ms:
+        found.append(state.checkpoint_at_ms)
     if state.status != "active":
         if not state.open:
             found.append(state.forget_at_ms)

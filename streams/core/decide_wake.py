@@ -1,8 +1,8 @@
 """Decisions of the job's own clock: everything whose time has come, in one fixed order.
 
 Leases end first, so that overlap is judged on the runs that are really going; then late starts, the end of a pause,
-moved zone data, openings and backfills. Where only soft state keeps a lease alive there is no event, and `wake_at_ms`
-says when to look again: a Wake never leads to the same Wake at once.
+moved zone data, openings, backfills and the checkpoint. Where only soft state keeps a lease alive there is no event,
+and `wake_at_ms` says when to look again: a Wake never leads to the same Wake at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from streams.core.decide_due import (
     settle_pause,
 )
 from streams.core.decide_schedule import reads_zone_data
-from streams.core.events import JobForgotten, LeaseExpired, RunSkipped
+from streams.core.events import JobCheckpoint, JobForgotten, LeaseExpired, RunSkipped
 from streams.core.overlap import backfill_can_open
 
 if TYPE_CHECKING:
@@ -54,7 +54,15 @@ def wake(job: Job | None, context: Context) -> Decision:
         if draft.state.backfills:
             open_backfills(draft)
         finish_if_done(draft)
+        _checkpoint(draft)
     return draft.decision(wake_at_ms=_look_again_ms(draft))
+
+
+def _checkpoint(draft: Draft) -> None:
+    """Write the living job whole, as it is after everything else of this decision."""
+    state = draft.state
+    if state.status == "active" and 0 < state.checkpoint_at_ms <= draft.now_ms:
+        draft.emit(JobCheckpoint(state=state, definition=draft.definition, at_ms=draft.now_ms))
 
 
 def _end_leases(draft: Draft) -> None:

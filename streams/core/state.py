@@ -185,6 +185,8 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     last_lease_at_ms: int = 0
     forget_at_ms: int = 0
     """When the closed record may go; 0 while the job lives."""
+    checkpoint_at_ms: int = 0
+    """When the job is next written to history whole; 0 is never: a closed job needs none."""
 
 
 class Job(msgspec.Struct, frozen=True):

@@ -1944,8 +1944,8 @@ def encode_JobState(value: JobState) -> bytes:
             NUMBERS[value.missed_until_ms],
             array_bytes([NUMBERS[item] for item in x10]) if (x10 := value.skip_at_ms) else b"\0",
             _rest_of_JobState(value)
-            if value.skips_total or value.pause is not None or value.dead or value.backfills or value.backfills_ended or value.forget_at_ms
-            else b'\0\0\0\0\0\0',
+            if value.skips_total or value.pause is not None or value.dead or value.backfills or value.backfills_ended or value.forget_at_ms or value.checkpoint_at_ms
+            else b'\0\0\0\0\0\0\0',
         )
     )
 
@@ -1959,6 +1959,7 @@ def _rest_of_JobState(value: JobState) -> bytes:
             array_bytes([encode_Backfill(item) for item in x13]) if (x13 := value.backfills) else b"\0",
             array_bytes([TEXTS[item] for item in x14]) if (x14 := value.backfills_ended) else b"\0",
             NUMBERS[value.forget_at_ms],
+            NUMBERS[value.checkpoint_at_ms],
         )
     )
 
@@ -2103,8 +2104,8 @@ def decode_JobState(data: bytes, at: int) -> tuple[JobState, int]:
         skip_at_ms_, at = read_array(data, at, read_long)
     else:
         at += 1
-    if data[at : at + 6] == b'\0' * 6:
-        return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_), at + 6
+    if data[at : at + 7] == b'\0' * 7:
+        return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_), at + 7
     if (number := SMALL[data[at]]) is not None:
         at += 1
     else:
@@ -2140,7 +2141,14 @@ def decode_JobState(data: bytes, at: int) -> tuple[JobState, int]:
     else:
         number, at = read_long(data, at)
     forget_at_ms_ = number
-    return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_, skips_total=skips_total_, pause=pause_, dead=dead_, backfills=backfills_, backfills_ended=backfills_ended_, forget_at_ms=forget_at_ms_), at
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    checkpoint_at_ms_ = number
+    return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_, skips_total=skips_total_, pause=pause_, dead=dead_, backfills=backfills_, backfills_ended=backfills_ended_, forget_at_ms=forget_at_ms_, checkpoint_at_ms=checkpoint_at_ms_), at
 
 
 def encode_LedgerMarker(value: LedgerMarker) -> bytes:

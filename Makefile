@@ -3,13 +3,14 @@
 #   make lint    ruff, mypy, import-linter
 #   make test    setup, lint, and every test, on a real Kafka that the tests start and stop
 #   make format  let ruff format the code
+#   make demo    everything at work, in the terminal, until Ctrl-C; FOR=40 ends by itself; PORTS=free chooses free ports
 
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DELETE_ON_ERROR:
-.PHONY: setup lint test format
+.PHONY: setup lint test format demo
 
 setup: $(INSTALLED)
 	@$(BIN)/horologd kafka fetch
@@ -31,3 +32,6 @@ test: lint
 
 format: setup
 	$(BIN)/ruff format .
+
+demo: setup
+	@$(BIN)/horologd demo $(if $(FOR),--for $(FOR)) $(if $(filter free,$(PORTS)),--free-ports)

@@ -1,0 +1,96 @@
+"""Exit codes, and how every error becomes one of them with a sentence that says what to do next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horolog._errors import (
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    HorologError,
+    InvalidRequestError,
+    NotFoundError,
+    RateLimitedError,
+    UnauthorizedError,
+    UnavailableError,
+    UnreachableError,
+    VersionMismatchError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OK = 0
+FAILED = 1
+USAGE = 2
+UNREACHABLE = 3
+NOT_FOUND = 4
+CONFLICT = 5
+
+EPILOG = (
+    "Exit codes: 0 ok, 1 failure, 2 wrong command line, file or definition, 3 gateway not reachable, "
+    "4 not found, 5 conflict with another edit or state."
+)
+
+_NEXT: Mapping[str, str] = {
+    "job_not_found": "`horolog jobs list` shows the jobs of your tenant.",
+    "run_not_found": "`horolog runs list JOB` shows the runs that are remembered; older ones are in topic history.",
+    "unknown_queue": "`horolog queues list` shows the queues; PUT /v1/queues/{queue} creates one.",
+    "unknown_route": "This gateway is older than this command; update it, or leave the option out.",
+    "job_exists": "Change it with `horolog jobs edit`, or choose another --id.",
+    "version_mismatch": "Somebody else edited it: look at it with `horolog jobs show`, then repeat with its version.",
+    "run_closed": "`horolog runs show` says how it ended.",
+    "forbidden": "Use the token of the tenant that owns it.",
+}
+
+
+class CliError(Exception):
+    """Ends the command with a code and a message; the message says what to do."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def usage(message: str) -> CliError:
+    """Give the error of a wrong command line, file or definition."""
+    return CliError(USAGE, message)
+
+
+def told(error: HorologError, url: str) -> CliError:
+    """Give the exit code and the words of an error of the client."""
+    if isinstance(error, ApiError):
+        return CliError(_code(error), _words(error))
+    if isinstance(error, UnreachableError):
+        hint = "Start one with `horologd gateway`, or name it with --url or HOROLOG_URL."
+        return CliError(UNREACHABLE, f"No gateway answers at {url} ({error}).\n{hint}")
+    return CliError(FAILED, str(error))
+
+
+def _code(error: ApiError) -> int:
+    if isinstance(error, NotFoundError):
+        return NOT_FOUND
+    if isinstance(error, (ConflictError, VersionMismatchError)):
+        return CONFLICT
+    if isinstance(error, InvalidRequestError):
+        return USAGE
+    return FAILED
+
+
+def _words(error: ApiError) -> str:
+    text = error.detail
+    if error.field and not text.startswith(error.field):
+        text = f"{error.field}: {text}"
+    if isinstance(error, UnauthorizedError):
+        hint = "Give the service token with --token or HOROLOG_TOKEN."
+    elif isinstance(error, RateLimitedError):
+        hint = f"Repeat after {error.retry_after_seconds or 1:g} s."
+    elif isinstance(error, UnavailableError):
+        request_id = error.extra.get("requestId")
+        hint = f"Repeat the command; if it stays so, look for request {request_id} in the gateway's log."
+    elif isinstance(error, ForbiddenError):
+        hint = _NEXT["forbidden"]
+    else:
+        hint = _NEXT.get(error.code, "")
+    return f"{text} [{error.code}]" + (f"\n{hint}" if hint else "")

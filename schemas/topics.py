@@ -26,6 +26,9 @@ TOMBSTONE_RETENTION_MS = 7 * DAY_MS
 HISTORY_RETENTION_MS = 30 * DAY_MS
 COMMANDS_RETENTION_MS = 7 * DAY_MS
 REPLIES_RETENTION_MS = HOUR_MS
+# Keys of `leases` are run ids, which never come back: compaction alone would keep a record of each run for ever. A live
+# lease is told again with each logged renewal (every 5 minutes of heartbeats), so its record is never old.
+LEASES_RETENTION_MS = 7 * DAY_MS
 HINTS_RETENTION_MS = 10 * MINUTE_MS
 # Small segments, since the active one is never compacted and recovery reads all of it.
 COMPACTED_SEGMENT_BYTES = 64 * 1024 * 1024
@@ -64,7 +67,7 @@ class Partitioning(Enum):
 
 @dataclass(frozen=True)
 class TopicSpec:
-    """One row of the table. `retention_ms` is that of a deleting topic, None of a compacted one.
+    """One row of the table. `retention_ms` is that of a topic that deletes, None of one that only compacts.
 
     `append_time`: records carry the broker's time (LogAppendTime), on which due times and lease expiry rest;
     False leaves the broker's default.
@@ -73,7 +76,7 @@ class TopicSpec:
     topic: Topic
     key: str
     partitioning: Partitioning
-    policy: Literal["compact", "delete"]
+    policy: Literal["compact", "compact,delete", "delete"]
     append_time: bool
     writer: str
     meaning: str
@@ -126,10 +129,11 @@ _ROWS = (
         topic=Topic.LEASES,
         key="run_id",
         partitioning=Partitioning.LEASES,
-        policy="compact",
+        policy="compact,delete",
+        retention_ms=LEASES_RETENTION_MS,
         append_time=True,
         writer="owners",
-        meaning="LeaseGranted, then LeaseClosed with its outcome: the public view of who holds what",
+        meaning="who holds which run: granted, renewed, closed with its outcome; a week of it",
     ),
     TopicSpec(
         topic=Topic.REPLIES,
@@ -229,10 +233,11 @@ def topic_configs(settings: Settings, topic: Topic) -> dict[str, str]:
     }
     if spec.append_time:
         configs["message.timestamp.type"] = "LogAppendTime"
-    if spec.policy == "compact":
+    if spec.policy.startswith("compact"):
         configs["delete.retention.ms"] = str(TOMBSTONE_RETENTION_MS)
         configs["min.cleanable.dirty.ratio"] = COMPACTED_DIRTY_RATIO
         configs["segment.bytes"] = str(COMPACTED_SEGMENT_BYTES)
+    if spec.policy == "compact":
         # Without effect while the policy is compact alone. Should somebody add delete to it, the default of
         # seven days would empty the topic of every job that has been quiet for so long.
         configs["retention.ms"] = "-1"

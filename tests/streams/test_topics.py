@@ -95,7 +95,7 @@ DESIGN_TABLE = {
     Topic.COMMANDS: (256, "delete", 7 * DAY_MS, True),
     Topic.LEDGER: (256, "compact", None, True),
     Topic.HISTORY: (256, "delete", 30 * DAY_MS, True),
-    Topic.LEASES: (16, "compact", None, True),
+    Topic.LEASES: (16, "compact,delete", 7 * DAY_MS, True),
     Topic.REPLIES: (17, "delete", HOUR_MS, True),
     Topic.DEMAND: (1, "delete", 10 * MINUTE_MS, False),
     Topic.OFFERS: (17, "delete", 10 * MINUTE_MS, False),
@@ -116,17 +116,17 @@ def test_each_topic_is_as_the_design_has_it(topic: Topic) -> None:
     assert configs["min.insync.replicas"] == "2"
 
 
-@pytest.mark.parametrize("topic", [topic for topic in Topic if SPECS[topic].policy == "compact"])
+@pytest.mark.parametrize("topic", [topic for topic in Topic if "compact" in SPECS[topic].policy])
 def test_compacted_topics_keep_tombstones_a_week_and_segments_small(topic: Topic) -> None:
     configs = topic_configs(PRODUCTION, topic)
 
     assert configs["delete.retention.ms"] == str(7 * DAY_MS)
     assert (configs["segment.bytes"], configs["segment.ms"]) == (str(64 * 1024 * 1024), str(10 * MINUTE_MS))
     assert configs["min.cleanable.dirty.ratio"] == "0.1"
-    assert configs["retention.ms"] == "-1"
+    assert configs["retention.ms"] == str(-1 if SPECS[topic].policy == "compact" else 7 * DAY_MS)
 
 
-@pytest.mark.parametrize("topic", [topic for topic in Topic if SPECS[topic].policy == "delete"])
+@pytest.mark.parametrize("topic", [topic for topic in Topic if "delete" in SPECS[topic].policy])
 def test_segments_of_deleting_topics_close_before_they_must_be_gone(topic: Topic) -> None:
     configs = topic_configs(PRODUCTION, topic)
 

@@ -24,10 +24,16 @@ class CommandBatch(msgspec.Struct, frozen=True, kw_only=True):
     commands: tuple[AnyCommand, ...]
 
 
+CauseKind = Literal["command", "definition", "timer", "parked"]
+DeadLetterCode = Literal[
+    "unreadable", "invalid", "wrong_partition", "wrong_tenant", "quota", "quarantined", "too_large"
+]
+
+
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """Where a decision came from: enough to find the input again."""
 
-    kind: Literal["command", "definition", "timer", "parked"]
+    kind: CauseKind
     name: str
     """Of the command struct, for instance `Complete`."""
     topic: str = ""
@@ -152,7 +158,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     key: bytes | None = None
     value: bytes | None = None
     """Cut at DEAD_LETTER_VALUE_BYTES_MAX."""
-    code: Literal["unreadable", "invalid", "wrong_partition", "wrong_tenant", "quota", "quarantined", "too_large"]
+    code: DeadLetterCode
     field: str = ""
     reason: str
     at_ms: int

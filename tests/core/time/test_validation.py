@@ -311,6 +311,19 @@ def test_adversarial_expressions_are_refused_in_bounded_time(expression: str) ->
     assert len(str(refused.value)) < 500
 
 
+def test_the_bounds_are_on_text_and_items() -> None:
+    """A readable expression over the length bound is refused for its length, before anything reads it."""
+    minutes = ",".join(str(minute) for minute in range(60))
+    long_text = (
+        f"{minutes} {','.join(str(hour) for hour in range(24))} {','.join(str(day) for day in range(1, 32))} * *"
+    )
+    many_items = ",".join(["0"] * 61) + " * * * *"
+    for expression, reason in ((long_text, "longer than 256 characters"), (many_items, "more than 60 items")):
+        with pytest.raises(InvalidSchedule) as refused:
+            compile_schedule(CronSpec(expression), job_id="job-1")
+        assert refused.value.reason == reason
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "rule",

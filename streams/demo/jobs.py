@@ -44,9 +44,9 @@ def over_http(url: str, session: str) -> list[str]:
         "schedule": {"every": "2s"},
     }
     once = {"name": "once", "queue": QUEUE, "task": "greet", "delaySeconds": ONCE_DELAY_S}
-    _put(f"{url}/v1/jobs/demo-http-greet", greet)
+    _put(f"{url}/v1/jobs/demo-http-ping", greet)
     _put(f"{url}/v1/jobs/demo-http-once-{session}", once)
-    return ["demo-http-greet", f"demo-http-once-{session}"]
+    return ["demo-http-ping", f"demo-http-once-{session}"]
 
 
 def _put(url: str, body: Mapping[str, Any]) -> None:

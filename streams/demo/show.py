@@ -79,7 +79,7 @@ def run_demo(options: Options) -> int:
     stop = Stop()
     before = [(number, signal.signal(number, stop)) for number in (signal.SIGINT, signal.SIGTERM)]
     try:
-        with _only_one(options.directory), Screen() as screen, ExitStack() as stage:
+        with only_one(options.directory), Screen() as screen, ExitStack() as stage:
             return _Show(options, stop, screen, stage).play()
     except KeyboardInterrupt:
         sys.stdout.write("Stopped; everything that the demo started has ended.\n")
@@ -90,7 +90,8 @@ def run_demo(options: Options) -> int:
 
 
 @contextmanager
-def _only_one(directory: Path) -> Iterator[None]:
+def only_one(directory: Path) -> Iterator[None]:
+    """Hold the directory. Raises DemoError where another demo does."""
     with (directory / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,7 +108,7 @@ class _Show:
         self.began_ms = now_ms()
         self.sessions = options.directory / "sessions"
         self.session = self.sessions / str(self.began_ms)
-        self.ports = _ports(free=options.free_ports)
+        self.ports = choose_ports(free=options.free_ports)
         self.environment = self._environment()
         self.settings: Settings = load_settings(env=self.environment)
         self.url = f"http://127.0.0.1:{self.ports.gateway}"
@@ -142,7 +143,7 @@ class _Show:
             "HOROLOG_URL": f"http://127.0.0.1:{self.ports.gateway}",
             "PYTHONUNBUFFERED": "1",
             "QUEUE": jobs.QUEUE,
-            "WORKER_ID": f"worker-{os.getpid()}",
+            "WORKER_ID": "worker-1",
         }
 
     def _set_stage(self) -> None:
@@ -183,7 +184,7 @@ class _Show:
         say(f"2. by a plain Kafka producer: demo-kafka-count ({said})")
         said = jobs.over_file(ROOT, self.environment)
         say("3. horolog apply -f examples/jobs.yaml:\n" + "\n".join(f"     {line}" for line in said.splitlines()))
-        files = ("demo-file-tick", "demo-file-flaky", "demo-file-report")
+        files = ("demo-file-tick", "demo-file-retry", "demo-file-report")
         self.job_ids = [*made, "demo-kafka-count", *files]
 
     # --- the runs ---
@@ -275,7 +276,8 @@ class _Show:
         return 0 if verdict.clean and verdict.every_way_ran else 1
 
 
-def _ports(*, free: bool) -> Ports:
+def choose_ports(*, free: bool) -> Ports:
+    """Give free ports, or the usual ones. Raises DemoError, which names those that are taken."""
     if free:
         kafka, gateway, admins = free_ports(3)
         return Ports(kafka.broker, gateway.broker, (admins.broker, admins.controller))

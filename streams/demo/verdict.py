@@ -82,6 +82,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         found = self.report.counts
         word = "CLEAN" if self.clean else "NOT CLEAN"
         lines = [f"{word}: {counts}; {judged} checks over {found['runs']} runs of {found['jobs']} jobs"]
+        if found["skipped"]:
+            lines.append(f"  {found['skipped']} occurrences were skipped by policy, each on record (overlap, catch-up)")
         lines += [f"  {v.invariant} {v.run_id or v.job_id}: {v.message}" for v in self.report.violations[:20]]
         lines += [f"  {row.invariant} {row.title}: nothing to judge" for row in self.report.judged if row.vacuous]
         return lines

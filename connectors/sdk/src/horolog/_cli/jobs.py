@@ -15,7 +15,7 @@ from horolog._cli.definitions import (
 from horolog._cli.exits import OK, usage
 from horolog._cli.instants import both, local, read_instant, utc, zone_of
 from horolog._cli.options import add_label, add_limit, add_watch, labels_of, leaf
-from horolog._cli.screen import compact
+from horolog._cli.screen import compact, last_line
 from horolog._cli.session import PAGE
 from horolog._wire import parse_time
 
@@ -145,7 +145,7 @@ def list_jobs(session: Session, args: argparse.Namespace) -> int:
                 utc(job.get("nextRunAt")),
                 job.get("openRuns"),
             )
-            for job in jobs
+            for job in sorted(jobs, key=lambda job: str(job["jobId"]))
         ]
         session.screen.table(("JOB", "QUEUE", "STATE", "WHEN", "NEXT RUN, LOCAL", "NEXT RUN, UTC", "OPEN"), rows)
         if not rows:
@@ -203,7 +203,7 @@ def show_job(session: Session, args: argparse.Namespace) -> int:
 
 
 def _value(value: Any) -> Any:
-    return None if value is None else compact(value)
+    return None if value in (None, "", [], {}) else compact(value)
 
 
 def show_runs(session: Session, runs: list[dict[str, Any]], zone: str) -> None:
@@ -216,7 +216,7 @@ def show_runs(session: Session, runs: list[dict[str, Any]], zone: str) -> None:
             run.get("outcome") or run["state"],
             f"{run.get('attempt') or 0}/{run.get('maxAttempts') or '?'}",
             run.get("workerId"),
-            run.get("reason") or run.get("error"),
+            last_line(run.get("reason") or run.get("error")),
         )
         for run in runs
     ]

@@ -9,6 +9,7 @@ from horolog._cli.exits import OK, usage
 from horolog._cli.instants import both, zone_of
 from horolog._cli.jobs import show_runs
 from horolog._cli.options import add_limit, add_watch, leaf
+from horolog._cli.screen import last_line
 from horolog._cli.session import PAGE
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _show(session: Session, run: dict[str, Any]) -> None:
     if run.get("attempts"):
         screen.line()
         rows = [
-            (a["attempt"], a.get("workerId"), both(a.get("grantedAt"), zone), a.get("end"), a.get("error"))
+            (a["attempt"], a.get("workerId"), both(a.get("grantedAt"), zone), a.get("end"), last_line(a.get("error")))
             for a in run["attempts"]
         ]
         screen.table(("ATTEMPT", "WORKER", "GRANTED", "END", "ERROR"), rows)

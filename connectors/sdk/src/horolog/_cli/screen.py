@@ -69,6 +69,13 @@ def _padded(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
+def last_line(text: str | None, width: int = 80) -> str:
+    """Give the last line of a text, which says most in a traceback, cut to a width."""
+    lines = (text or "").strip().splitlines()
+    line = lines[-1] if lines else ""
+    return line if len(line) <= width else line[: width - 3] + "..."
+
+
 def compact(value: Any) -> str:
     """Write a value of a definition on one line."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

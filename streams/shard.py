@@ -80,7 +80,7 @@ CONSUMED_RETRY_MS: Final = 100
 _ALL_DUE_MS: Final = 2**62
 """Later than any due time."""
 
-_NO_DEAD_LETTER: Final = frozenset({"ok", "created", "not_found", "gone", "quarantined"})
+_NO_DEAD_LETTER: Final = frozenset({"ok", "created", "gone", "quarantined"})
 """Answers to a definition that leave nothing to tell, or (quarantined) have left their dead letter already."""
 
 _REFUSED_LEASES: Final = frozenset({"not_found", "stale_offer", "not_leasable", "paused", "gone", "blocked"})
@@ -362,7 +362,9 @@ class Shard:
                 actor="job-definitions",
             )
         reply = self._decide_one(batch, command, self._cause("definition", command, item), context)
-        if isinstance(reply, Reply) and reply.code not in _NO_DEAD_LETTER:
+        if isinstance(reply, Reply) and reply.code == "not_found":
+            self._dead_letter(batch, item, "invalid", "key", f"a null deletes job {job_id!r}, and there is no such job")
+        elif isinstance(reply, Reply) and reply.code not in _NO_DEAD_LETTER:
             code = reply.code if reply.code in ("wrong_tenant", "quota") else "invalid"
             self._dead_letter(batch, item, code, reply.field, reply.detail or reply.code)
 

@@ -13,6 +13,7 @@ paused owner change a partition behind its successor's back.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import time
 from collections.abc import Mapping
@@ -184,6 +185,9 @@ _POISON_CODES: Final = frozenset(
     }
 )
 
+_PURGED_CODES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 - constants
+"""Records that fell with their transaction."""
+
 
 class KafkaCommitter:
     """Transactions through one librdkafka producer. A new producer gets a new transactional id."""
@@ -236,7 +240,8 @@ class KafkaCommitter:
 
     def close(self) -> None:
         """Drop the producer; librdkafka closes its connections with it."""
-        self._producer.flush(1.0)
+        with contextlib.suppress(KafkaException):  # a producer that was fenced has nothing left to flush
+            self._producer.flush(1.0)
 
     # --- steps ---
 
@@ -279,22 +284,37 @@ class KafkaCommitter:
     def _flush(self, transaction: Transaction, receipts: dict[int, Receipt], refused: list[KafkaError]) -> None:
         """Nothing may be sent after the offsets: a record that is still here then escapes the fence."""
         self._steps.before("flush")
-        left = self._producer.flush(FLUSH_TIMEOUT_S)
+        try:
+            left = self._producer.flush(FLUSH_TIMEOUT_S)
+        except KafkaException as error:  # fatal, for instance fenced
+            raise _StepError(error.args[0]) from error
         if refused:
-            raise _StepError(refused[0])
+            raise _StepError(self._cause(transaction, refused[0]))
         if left or len(receipts) < len(transaction.writes):
             raise _StepError(KafkaError(KafkaError._TIMED_OUT, f"{left} records unsent"))  # noqa: SLF001 - a constant
 
-    def _send_offsets(self, transaction: Transaction) -> None:
-        self._steps.before("offsets")
-        offsets = [
-            TopicPartition(topic, write.partition, offset)
-            for write in transaction.writes
-            for topic, offset in write.offsets.items()
-        ]
+    def _cause(self, transaction: Transaction, error: KafkaError) -> KafkaError:
+        """Return why a marker was not sent.
+
+        One that was purged fell with another record of the transaction, whose error only the transaction remembers: in
+        that state it takes no offsets and says why.
+        """
+        if error.code() not in _PURGED_CODES:
+            return error
         try:
             self._producer.send_offsets_to_transaction(
-                offsets, group_metadata(transaction.membership), OFFSETS_TIMEOUT_S
+                _offsets(transaction), group_metadata(transaction.membership), OFFSETS_TIMEOUT_S
+            )
+        except KafkaException as refusal:
+            cause: KafkaError = refusal.args[0]
+            return cause
+        return error
+
+    def _send_offsets(self, transaction: Transaction) -> None:
+        self._steps.before("offsets")
+        try:
+            self._producer.send_offsets_to_transaction(
+                _offsets(transaction), group_metadata(transaction.membership), OFFSETS_TIMEOUT_S
             )
         except KafkaException as error:
             raise _StepError(error.args[0]) from error
@@ -353,6 +373,14 @@ class KafkaCommitter:
         producer.init_transactions(ABORT_TIMEOUT_S)
         self._transactional_id = transactional_id
         return producer
+
+
+def _offsets(transaction: Transaction) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic, write.partition, offset)
+        for write in transaction.writes
+        for topic, offset in write.offsets.items()
+    ]
 
 
 def fence(client: ClientConfig, transactional_id: str) -> None:

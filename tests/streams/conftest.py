@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from schemas.config import Settings, load_settings
 from schemas.topics import Topic, topic_name
@@ -19,6 +20,7 @@ from streams.core.time import INSTALLED_ZONE_DATA, IntervalSpec, OneOffSpec
 from streams.core.wire import encode_commands, encode_definition
 from streams.demand import DemandTable
 from streams.inbox import Input, Source
+from streams.kafka_dev import wait_until
 from streams.ledger_log import LedgerRecordIn
 from streams.membership import Membership, NoMembershipError
 from streams.owner import Owner, Runtime
@@ -43,6 +45,7 @@ BROKER_AHEAD_MS: Final = NEW_YEAR_MS - 5_000_000
 """Broker time minus the local monotonic clock."""
 IDENTITY: Final = StoreIdentity(cluster_id="c", topic_id="t", partition=0)
 WAIT_S: Final = 20.0
+JOIN_WAIT_S: Final = 60.0
 
 
 def job(job_id: str, **fields: Any) -> Definition:
@@ -462,3 +465,53 @@ class OwnerRig:
 def owner_rig() -> type[OwnerRig]:
     """Give the maker of owners with fake roles."""
     return OwnerRig
+
+
+class Group:
+    """A real member of the scheduler's group."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.commands = topic_name(settings, Topic.COMMANDS)
+        self.consumer = self._join()
+
+    def _join(self) -> Consumer:
+        consumer = Consumer(
+            {
+                **self.settings.kafka.client_config(),
+                "group.id": self.settings.scheduler.group_id,
+                "enable.auto.commit": False,
+                "session.timeout.ms": 10_000,
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe([self.commands])
+        assert wait_until(lambda: self._assigned(consumer), JOIN_WAIT_S)
+        return consumer
+
+    def _assigned(self, consumer: Consumer) -> bool:
+        consumer.poll(0.1)
+        return bool(consumer.assignment())
+
+    def membership(self) -> Membership:
+        """Generation and member as the library knows them."""
+        data: Any = self.consumer.consumer_group_metadata()
+        (generation,) = struct.unpack_from("=i", data, 7)
+        group_id, member_id, _ = data[11:].split(b"\0", 2)
+        return Membership(group_id.decode(), generation, member_id.decode())
+
+    def rebalance(self) -> None:
+        """Leave and join again: another member, another generation."""
+        self.consumer.close()
+        self.consumer = self._join()
+
+    def stable_offsets(self) -> dict[int, int]:
+        """The group's committed offsets."""
+        asked = [TopicPartition(self.commands, partition) for partition in range(self.settings.topics.partitions)]
+        return {answer.partition: answer.offset for answer in self.consumer.committed(asked, timeout=10)}
+
+
+@pytest.fixture
+def make_group() -> type[Group]:
+    """Give the maker of group members."""
+    return Group

@@ -72,7 +72,12 @@ def test_the_store_holds_the_offset_and_the_numbers_of_the_commit(rig: Any, make
     rig.define(make_job("j"))
     rig.advance(5)
     rig.turn()
-    assert rig.store.meta == {"next_seq": 2, "last_marker_ms": rig.now_ms}
+    assert rig.store.meta == {
+        "next_seq": 2,
+        "last_marker_ms": rig.now_ms,
+        "absent_from_ms": 0,
+        "absent_to_ms": 0,
+    }
     assert rig.store.ledger_offset > 0
 
 
@@ -643,11 +648,14 @@ def test_a_definition_under_another_key_is_refused(rig: Any, make_job: Any) -> N
     assert [(letter.code, letter.field) for letter in rig.dead_letters] == [("invalid", "job_id")]
 
 
-def test_a_null_for_a_missing_job_changes_nothing(rig: Any) -> None:
+def test_a_null_for_a_missing_job_becomes_a_dead_letter(rig: Any, make_job: Any) -> None:
     rig.push("definitions", b"nobody", None)
-    assert rig.turn() is None
-    assert rig.dead_letters == []
-    assert rig.shard.inbox.consumed["definitions"] == 1
+    rig.publish(make_job("good"))
+    rig.run()
+    (letter,) = rig.dead_letters
+    assert (letter.code, letter.field, letter.key, letter.value) == ("invalid", "key", b"nobody", None)
+    assert "no such job" in letter.reason
+    assert rig.names() == ["JobDefined"]
 
 
 def test_a_null_deletes_the_job(rig: Any, make_job: Any) -> None:

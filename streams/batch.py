@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from streams.absence import Absence
 from streams.core.envelopes import Answer, DeadLetter, HistoryEntry, LeaseView
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ class Batch(msgspec.Struct):
     look_again: dict[str, int] = {}
     """Job to the broker time of its next soft wake."""
     decisions: int = 0
+    absence: Absence = Absence()
+    """The newest one, for the marker."""
+    previous_marker_ms: int = 0
+    """See Marker."""
     consumed_before: tuple[int, tuple[int, int] | None] | None = None
     """What the shard knew about consumed commands before this batch, for a rollback."""
     headers: dict[str, IndexHeader] = {}

@@ -416,6 +416,7 @@ class Owner:
             own_id=lambda: self._runtime.committer.transactional_id,
             progress=self._progressed,
             fence_wait_ms=self._settings.scheduler.fence_wait_ms,
+            missed_gap_ms=self._settings.scheduler.missed_gap_ms,
         )
         while self._still(epoch):
             try:
@@ -458,6 +459,7 @@ class Owner:
             floors=start.floors,
             next_seq=start.next_seq,
             last_marker_ms=start.last_marker_ms,
+            absence=start.absence,
         )
 
     def _still(self, epoch: int) -> bool:

@@ -178,6 +178,9 @@ class Sealer:
             member_id=self.membership.member_id,
             transactional_id=self.transactional_id,
             now_ms=batch.now_ms,
+            absent_from_ms=batch.absence.from_ms,
+            absent_to_ms=batch.absence.to_ms,
+            previous_marker_ms=batch.previous_marker_ms,
         )
         headers: Headers = [(TRANSACTIONAL_ID_HEADER, self.transactional_id.encode())]
         return OutRecord(self._names[Topic.LEDGER], batch.partition, MARKER_KEY, encode_marker(marker), headers)

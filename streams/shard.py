@@ -18,6 +18,7 @@ import msgspec
 
 from schemas.codec import Undecodable
 from schemas.partition import partition_for
+from streams.absence import NO_ABSENCE, Absence, after_gap
 from streams.batch import Batch, Known, Parked
 from streams.core.commands import Define, Delete, Heartbeat, LeaseRun, Reply, Wake
 from streams.core.context import Context
@@ -114,6 +115,7 @@ class Shard:
         floors: Mapping[Source, int],
         next_seq: int,
         last_marker_ms: int,
+        absence: Absence = NO_ABSENCE,
     ) -> None:
         """`last_marker_ms`: LogAppendTime of the predecessor's last `m|` record; 0 in a new ledger."""
         self.partition = partition
@@ -135,7 +137,7 @@ class Shard:
         self._next_seq = next_seq
         self._last_marker_ms = last_marker_ms
         self._takeover_at_ms = 0
-        self._absent: tuple[int, int] = (0, 0)
+        self._absence = absence
         self._consumed_to_ms = 0
         self._heartbeats: dict[str, int] = {}
         self._cache: dict[str, Known | None] = {}
@@ -165,6 +167,7 @@ class Shard:
     def first_batch(self) -> Batch:
         """Return the take-over's marker-only batch: its receipt gives the first sample of the broker's clock."""
         batch = Batch(partition=self.partition, now_ms=0)
+        batch.absence, batch.previous_marker_ms = self._absence, self._last_marker_ms
         self._seal(batch)
         return batch
 
@@ -188,6 +191,7 @@ class Shard:
         self._decide_inputs(batch, context)
         self._note_consumed()
         self._decide_timers(batch, self._context(now_ms))
+        batch.absence = self._absence
         if not batch.visible and now_ms - self._last_marker_ms < self._settings.idle_marker_ms:
             self._settle(batch)
             return None
@@ -202,15 +206,20 @@ class Shard:
     def committed(self, batch: Batch, receipt: Receipt, wall_ms: int) -> None:
         """Step 6: the transaction is on the log; apply it to the store, the timers and the offers."""
         self.clock.sample(receipt.log_append_ms, receipt.acked_monotonic_ms, receipt.sent_monotonic_ms)
+        if self._timers is None:
+            self._start(receipt)
         self._next_seq += len(batch.history)
         self.store.apply(
             batch.changes,
             ledger_offset=receipt.offset + 1,
-            meta={"next_seq": self._next_seq, "last_marker_ms": receipt.log_append_ms},
+            meta={
+                "next_seq": self._next_seq,
+                "last_marker_ms": receipt.log_append_ms,
+                "absent_from_ms": self._absence.from_ms,
+                "absent_to_ms": self._absence.to_ms,
+            },
             now_ms=wall_ms,
         )
-        if self._timers is None:
-            self._start(receipt)
         self._last_marker_ms = receipt.log_append_ms
         self._settle(batch)
         self._decisions_max = min(self._settings.decisions_max, self._decisions_max * 2)
@@ -545,18 +554,15 @@ class Shard:
         )
 
     def _context(self, now_ms: int) -> Context:
-        absent_from_ms, absent_to_ms = self._absent
-        if now_ms - self._last_marker_ms > self._settings.missed_gap_ms:
-            absent_from_ms, absent_to_ms = self._last_marker_ms, now_ms
-            self._absent = (absent_from_ms, absent_to_ms)
+        self._absence = after_gap(self._absence, self._last_marker_ms, now_ms, self._settings.missed_gap_ms)
         return Context(
             now_ms=now_ms,
             zone_data=self._zone_data,
             heartbeats=self._heartbeats,
             takeover_at_ms=self._takeover_at_ms,
             consumed_to_ms=self._consumed_to_ms,
-            absent_from_ms=absent_from_ms,
-            absent_to_ms=absent_to_ms,
+            absent_from_ms=self._absence.from_ms,
+            absent_to_ms=self._absence.to_ms,
             open_runs_max=self._settings.open_runs_max,
         )
 
@@ -677,8 +683,7 @@ class Shard:
         self._takeover_at_ms = now_ms
         self._consumed_to_ms = 0
         self._now_ms = now_ms
-        if self._last_marker_ms and now_ms - self._last_marker_ms > settings.missed_gap_ms:
-            self._absent = (self._last_marker_ms, now_ms)
+        self._absence = after_gap(self._absence, self._last_marker_ms, now_ms, settings.missed_gap_ms)
         self._timers = Timers(self.store, now_ms, horizon_ms=settings.horizon_ms, lookahead_ms=settings.lookahead_ms)
         self._find_lines()
         self._refill_lines()

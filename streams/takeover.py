@@ -19,6 +19,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streams.absence import Absence, told_by
 from streams.core.wire import decode_marker
 from streams.sealing import DEFINITION_PREFIX, INDEX_HEADER, MARKER_KEY, STATE_PREFIX
 from streams.store.interface import LedgerRecord, StoreIdentity
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 FENCE_WAIT_MS: Final = 1_000
 """Bursts of 400 ms occur without any fault, and fencing a live predecessor kills its producer (facts A3, A4)."""
 
+MISSED_GAP_MS: Final = 60_000
+"""DESIGN section 6, "Missed": markers further apart than this had no working owner in between."""
+
 POLL_S: Final = 0.02
 """Between two looks at an open transaction."""
 
@@ -44,7 +48,15 @@ class Recovered(NamedTuple):
     floors: dict[Source, int]
     next_seq: int
     last_marker_ms: int
-    predecessor_id: str
+    absence: Absence
+
+
+class _Marked(NamedTuple):
+    """What the last marker tells."""
+
+    next_seq: int
+    last_marker_ms: int
+    absence: Absence
 
 
 class Progress(NamedTuple):
@@ -68,6 +80,7 @@ class Takeover:
         own_id: Callable[[], str],
         progress: Callable[[Progress], None] = lambda _: None,
         fence_wait_ms: int = FENCE_WAIT_MS,
+        missed_gap_ms: int = MISSED_GAP_MS,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         monotonic_ms: Callable[[], float] = lambda: time.monotonic() * 1000.0,
         pause: Callable[[float], None] = time.sleep,
@@ -80,6 +93,7 @@ class Takeover:
         self._own_id = own_id
         self._progress = progress
         self._fence_wait_ms = fence_wait_ms
+        self._missed_gap_ms = missed_gap_ms
         self._wall_ms = wall_ms
         self._monotonic_ms = monotonic_ms
         self._pause = pause
@@ -153,10 +167,7 @@ class Takeover:
         self, stores: Mapping[int, Store], ends: Mapping[int, int], floors: Mapping[int, dict[Source, int]]
     ) -> dict[int, Recovered] | None:
         start = {partition: store.ledger_offset for partition, store in stores.items()}
-        markers = {
-            partition: (int(store.meta.get("next_seq", 1)), int(store.meta.get("last_marker_ms", 0)), "")
-            for partition, store in stores.items()
-        }
+        markers = {partition: _marked(store) for partition, store in stores.items()}
         for chunk in self._log.read_ledger(start, ends, self._still_current):
             by_partition: dict[int, list[LedgerRecordIn]] = {}
             for record in chunk:
@@ -170,7 +181,7 @@ class Takeover:
             partition: Recovered(store, floors[partition], *markers[partition]) for partition, store in stores.items()
         }
 
-    def _load(self, store: Store, records: list[LedgerRecordIn], marker: tuple[int, int, str]) -> tuple[int, int, str]:
+    def _load(self, store: Store, records: list[LedgerRecordIn], marker: _Marked) -> _Marked:
         rows: list[LedgerRecord] = []
         for record in records:
             kind, job_id = record.key[:2], record.key[2:]
@@ -181,10 +192,22 @@ class Takeover:
                 rows.append(LedgerRecord("d", job_id.decode(), record.value))
             elif record.key == MARKER_KEY and record.value is not None:
                 latest = decode_marker(record.value)
-                marker = (latest.next_seq, record.timestamp_ms, latest.transactional_id)
-        meta = {"next_seq": marker[0], "last_marker_ms": marker[1]}
+                absence = told_by(latest, record.timestamp_ms, self._missed_gap_ms)
+                marker = _Marked(latest.next_seq, record.timestamp_ms, absence)
+        meta = {
+            "next_seq": marker.next_seq,
+            "last_marker_ms": marker.last_marker_ms,
+            "absent_from_ms": marker.absence.from_ms,
+            "absent_to_ms": marker.absence.to_ms,
+        }
         store.load(rows, ledger_offset=records[-1].offset + 1, meta=meta, now_ms=self._wall_ms())
         return marker
+
+
+def _marked(store: Store) -> _Marked:
+    meta = store.meta
+    absence = Absence(meta.get("absent_from_ms", 0), meta.get("absent_to_ms", 0))
+    return _Marked(meta.get("next_seq", 1), meta.get("last_marker_ms", 0), absence)
 
 
 def _close(stores: Mapping[int, Store]) -> None:

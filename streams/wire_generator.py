@@ -83,7 +83,7 @@ before the bodies of whole values.
 """
 
 # fmt: off
-# ruff: noqa: C901, D103, E501, I001, N802, PLR0912, PLR0915, Q000, TC003 - code for a machine, one block per field
+# ruff: noqa: C901, D103, E501, I001, N802, PLR0912, PLR0915, Q000 - code for a machine, one block per field
 
 from __future__ import annotations
 

@@ -355,7 +355,7 @@ def _without_backfill(job: Job, backfill_id: str) -> Job:
 
 
 def _is_one_off(definition: Definition) -> bool:
-    """A one-off has no occurrences that time passes by: until it ran, it may be moved to any instant, a past one too."""
+    """A one-off has no occurrences that time passes by: until it ran, it may be moved to any instant, past or not."""
     return isinstance(definition.schedule, OneOffSpec | LocalOneOffSpec)
 
 

@@ -1,7 +1,8 @@
 """Everything that can be asked of a job, and the one answer that each gets.
 
 Commands come from gateways (topic `commands`), from `job-definitions`, and from the owner's own timers (`Wake`).
-Fields have the names of schemas/CommandBatch.avsc. A command names its job; the cause (where it came from) travels beside it.
+Fields have the names of schemas/CommandBatch.avsc. A command names its job; the cause (where it came from) travels
+beside it.
 """
 
 from __future__ import annotations

@@ -61,8 +61,9 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     retry: Retry = Retry()
     catch_up: CatchUp = "latest"
     overlap: Overlap = "skip"
-    concurrent_runs_max: int = 1
-    """How many runs may be open at once under overlap `allow` (at least 1); other policies judge against one."""
+    concurrent_runs_max: int = 0
+    """How many runs may be open at once under overlap `allow`; 0 is no bound but that of open runs. Other policies
+    judge against one."""
     timeout_ms: int = 0
     """Bound of one attempt, however faithfully it heartbeats; 0 is none."""
     start_deadline_ms: int = 0

@@ -75,6 +75,12 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     transactional_id: str
     now_ms: int
     """Broker time by the owner's estimate; 0 in a take-over's first marker, written before any sample."""
+    absent_from_ms: int = 0
+    """The newest time without a working owner began here ..."""
+    absent_to_ms: int = 0
+    """... and ended here; 0, 0 where there was none."""
+    previous_marker_ms: int = 0
+    """In a take-over's first marker: when the predecessor's last one was appended; 0 in all others."""
 
 
 class LeaseView(msgspec.Struct, frozen=True, kw_only=True):

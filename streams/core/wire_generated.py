@@ -6,7 +6,7 @@ before the bodies of whole values.
 """
 
 # fmt: off
-# ruff: noqa: C901, D103, E501, I001, N802, PLR0912, PLR0915, Q000, TC003 - code for a machine, one block per field
+# ruff: noqa: C901, D103, E501, I001, N802, PLR0912, PLR0915, Q000 - code for a machine, one block per field
 
 from __future__ import annotations
 
@@ -2160,6 +2160,9 @@ def encode_LedgerMarker(value: LedgerMarker) -> bytes:
             TEXTS[value.member_id],
             TEXTS[value.transactional_id],
             NUMBERS[value.now_ms],
+            NUMBERS[value.absent_from_ms],
+            NUMBERS[value.absent_to_ms],
+            NUMBERS[value.previous_marker_ms],
         )
     )
 
@@ -2199,7 +2202,28 @@ def decode_LedgerMarker(data: bytes, at: int) -> tuple[LedgerMarker, int]:
     else:
         number, at = read_long(data, at)
     now_ms_ = number
-    return LedgerMarker(partition=partition_, next_seq=next_seq_, generation=generation_, member_id=member_id_, transactional_id=transactional_id_, now_ms=now_ms_), at
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    absent_from_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    absent_to_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    previous_marker_ms_ = number
+    return LedgerMarker(partition=partition_, next_seq=next_seq_, generation=generation_, member_id=member_id_, transactional_id=transactional_id_, now_ms=now_ms_, absent_from_ms=absent_from_ms_, absent_to_ms=absent_to_ms_, previous_marker_ms=previous_marker_ms_), at
 
 
 def encode_Cause(value: Cause) -> bytes:

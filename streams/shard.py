@@ -24,6 +24,7 @@ from streams.core.commands import Define, Delete, Heartbeat, LeaseRun, Reply, Wa
 from streams.core.context import Context
 from streams.core.deadline import deadline_ms, upcoming
 from streams.core.decide import decide
+from streams.core.decide_schedule import reads_zone_data
 from streams.core.envelopes import Cause, DeadLetter, HistoryEntry
 from streams.core.state import Job
 from streams.core.validate import InvalidDefinition, validate_definition
@@ -41,6 +42,7 @@ from streams.offer_book import LANES, LINE_HEAD_MAX, Candidate, Line, OfferBook
 from streams.sealing import Sealer, UnsealableError, index_header
 from streams.store.interface import ReadyLine
 from streams.timers import Timers
+from streams.zone_sweep import ZoneSweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -144,6 +146,7 @@ class Shard:
         self._parked: dict[str, list[Parked]] = {}
         self._parked_count = 0
         self._timers: Timers | None = None
+        self._zone_sweep = ZoneSweep(store, zone_data.version)
         self._decisions_max = settings.decisions_max
         self._steps_back = clock.steps_back
         self._now_ms = 0
@@ -185,6 +188,8 @@ class Shard:
         while timers.fill() and not timers.backlog:
             timers.expire(now_ms)
         timers.expire(now_ms)  # what was read may be due already: after a pause longer than the horizon it is
+        for state in self._zone_sweep.next_page():
+            timers.look_again(state.job_id, state.tenant, now_ms)
         batch = Batch(partition=self.partition, now_ms=now_ms)
         batch.consumed_before = (self._consumed_to_ms, self._known_end)
         context = self._context(now_ms)
@@ -217,6 +222,7 @@ class Shard:
                 "last_marker_ms": receipt.log_append_ms,
                 "absent_from_ms": self._absence.from_ms,
                 "absent_to_ms": self._absence.to_ms,
+                **self._zone_sweep.meta,
             },
             now_ms=wall_ms,
         )
@@ -254,7 +260,7 @@ class Shard:
 
     def has_work(self) -> bool:
         """Whether collect should be called without waiting for a time."""
-        return bool(self.inbox) or bool(self._timers and self._timers.backlog)
+        return bool(self.inbox) or bool(self._timers and self._timers.backlog) or not self._zone_sweep.done
 
     def next_collect_ms(self) -> int:
         """Return the broker time at which collect should be called next, at the latest."""
@@ -408,8 +414,19 @@ class Shard:
         if job is None:
             return
         deadline = deadline_ms(job, open_runs_max=self._settings.open_runs_max)
-        if deadline is not None and deadline <= context.now_ms:
+        if (deadline is not None and deadline <= context.now_ms) or self._is_of_old_zone_data(job):
             self._decide_one(batch, wake, cause, context)
+
+    def _is_of_old_zone_data(self, job: Job) -> bool:
+        """Tell whether a Wake would move the job's cursor from one zone database to another."""
+        state, definition = job.state, job.definition
+        return (
+            state.zone_data != self._zone_data.version
+            and state.status == "active"
+            and state.next_at_ms is not None
+            and definition is not None
+            and reads_zone_data(definition)
+        )
 
     def _decide_one(self, batch: Batch, command: AnyCommand, cause: Cause, context: Context) -> object:
         """Decide one command on overlay state and fold its events in; return the reply."""

@@ -16,7 +16,7 @@ from streams.core.commands import Define, Grant, LeaseRun, Reply
 from streams.core.definition import Definition
 from streams.core.envelopes import CommandBatch, Demand, QueueDemand
 from streams.core.identity import run_id_at
-from streams.core.time import INSTALLED_ZONE_DATA, IntervalSpec, OneOffSpec
+from streams.core.time import INSTALLED_ZONE_DATA, IntervalSpec, OneOffSpec, ZoneData
 from streams.core.wire import encode_commands, encode_definition
 from streams.demand import DemandTable
 from streams.inbox import Input, Source
@@ -59,7 +59,15 @@ def job(job_id: str, **fields: Any) -> Definition:
 class Rig:
     """One shard over a store in memory. Time stands still until `advance`; the log commits or aborts as told."""
 
-    def __init__(self, *, partitions: int = 1, store: Any = None, begin: bool = True, **bounds: Any) -> None:
+    def __init__(
+        self,
+        *,
+        partitions: int = 1,
+        store: Any = None,
+        begin: bool = True,
+        zone_data: ZoneData = INSTALLED_ZONE_DATA,
+        **bounds: Any,
+    ) -> None:
         scheduler: dict[str, Any] = {
             name: bounds[name] for name in ("state_bytes_max", "open_runs_max") if name in bounds
         }
@@ -75,7 +83,7 @@ class Rig:
             self.clock,
             self.sealer,
             settings=ShardSettings(partitions=partitions, **shard_bounds),
-            zone_data=INSTALLED_ZONE_DATA,
+            zone_data=zone_data,
             floors={"commands": 0, "definitions": 0},
             next_seq=1,
             last_marker_ms=0,

@@ -72,12 +72,8 @@ def test_the_store_holds_the_offset_and_the_numbers_of_the_commit(rig: Any, make
     rig.define(make_job("j"))
     rig.advance(5)
     rig.turn()
-    assert rig.store.meta == {
-        "next_seq": 2,
-        "last_marker_ms": rig.now_ms,
-        "absent_from_ms": 0,
-        "absent_to_ms": 0,
-    }
+    assert rig.store.meta["next_seq"] == 2
+    assert rig.store.meta["last_marker_ms"] == rig.now_ms
     assert rig.store.ledger_offset > 0
 
 

@@ -1,6 +1,6 @@
 """Defines a job over Kafka with Confluent's own serializer and the gateway's schema registry.
 
-    python examples/kafka_producer_avro.py localhost:29092 http://localhost:8080/schema-registry
+    python examples/kafka_producer_avro.py localhost:29092 http://localhost:8080
 
 Needs `pip install "confluent-kafka[avro,schemaregistry]"`; nothing of Horolog is installed here. Sending the same
 record again changes nothing; a null value for the key deletes the job. What Horolog cannot accept goes to the topic
@@ -61,6 +61,6 @@ def define(bootstrap_servers: str, registry_url: str) -> str:
 if __name__ == "__main__":
     servers = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("KAFKA", "localhost:29092")
     registry_at = (
-        sys.argv[2] if len(sys.argv) > 2 else os.environ.get("REGISTRY", "http://localhost:8080/schema-registry")
+        sys.argv[2] if len(sys.argv) > 2 else os.environ.get("REGISTRY", "http://localhost:8080")
     )
     sys.stdout.write(define(servers, registry_at) + "\n")

@@ -23,7 +23,7 @@ from streams.demo.processes import Child, DemoError, SchedulerProcess, now_ms, s
 from streams.demo.screen import Screen
 from streams.demo.verdict import WORKER_OUT, judge, keep_faults, lateness_sentence, past
 from streams.kafka_dev import KafkaCluster, free_ports, port_is_free
-from streams.topic_admin import create_topics
+from streams.topic_admin import create_topics, repair_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,6 +153,7 @@ class _Show:
         self.stage.callback(self.cluster.stop)
         self.cluster.start(tethered=True)
         create_topics(self.settings)
+        repair_topics(self.settings)  # a directory of an older version
         left = past(self.settings)
         if left.jobs:
             counts = f"{left.jobs} jobs, {left.runs} runs, {left.succeeded} of them completed"

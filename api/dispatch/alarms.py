@@ -6,12 +6,16 @@ Alarms are not cancelled; a callback looks whether there is still something to d
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from api.dispatch.clock import Clock, Timer
+
+
+EARLY_MS: Final = 0.01
+"""A timer for the difference of two floats may ring this much early; ringing again for the rest might never end."""
 
 
 class Alarms:
@@ -50,8 +54,11 @@ class Alarms:
 
     def _ring(self) -> None:
         self._timer, self._timer_at_ms = None, float("inf")
-        now_ms = self._clock.monotonic_ms()
-        while self._heap and self._heap[0][0] <= now_ms:
-            _, _, callback = heapq.heappop(self._heap)
-            callback()
-        self._arm()
+        now_ms = self._clock.monotonic_ms() + EARLY_MS
+        try:
+            while self._heap and self._heap[0][0] <= now_ms:
+                _, _, callback = heapq.heappop(self._heap)
+                callback()
+        finally:
+            # One callback's defect must not stop the others: the loop logs it, and the rest rings again.
+            self._arm()

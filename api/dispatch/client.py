@@ -107,7 +107,7 @@ class DispatchClient:
     async def start(self) -> None:
         """Connect and begin to tell demand. Raises what the link raises."""
         await self._link.start(self)
-        self.desk.refresh_demand()
+        self.desk.start()
 
     def begin_stop(self) -> None:
         """Answer waiting polls with nothing and take no further call; commands in flight still get their answers."""

@@ -184,6 +184,7 @@ class KafkaLink:
         for thread in self._threads:
             await asyncio.to_thread(thread.join, THREAD_JOIN_S)
         await asyncio.to_thread(self._consumer.close)
+        await asyncio.to_thread(self._producer.close)
 
     # In threads
 

@@ -16,7 +16,7 @@ from api.dispatch.demand import DemandBook, QueueKey
 from api.dispatch.kept_answers import AnswerKey, KeptAnswers
 from api.dispatch.ready_lists import ReadyQueue
 from api.dispatch.token_bucket import TokenBucket
-from api.dispatch.waiters import Poll, QueueWaiters, Worker
+from api.dispatch.waiters import PROMPT_MS, Poll, QueueWaiters, Worker
 from streams.core.commands import AnyCommand, Grant, LeaseRun, Release, Reply
 from streams.core.envelopes import Demand, Offer, QueueDemand
 
@@ -40,14 +40,20 @@ LEASE_AHEAD_MS: Final = 1_000
 KEEP_PLACE_MS: Final = 2_000
 """A poll whose connection closed keeps its place this long for a repeat with the same request id."""
 
-ORPHAN_GRACE_MS: Final = 100
-"""A worker that was just answered polls again within milliseconds; its late grants wait for it this long."""
+SPREAD_MS: Final = 25
+"""Runs that one answer of a worker that is not prompt may hold fall due within this: a commit or two of its owner."""
+
+LINGER_MS: Final = 50
+"""How long an answer to such a worker waits for grants on their way. Owners commit some 25 times a second."""
 
 LAST_GRANTS_MS: Final = 500
 """A poll at its end waits this much longer if requests for its worker are in flight, so that they are not wasted."""
 
 WAIT_MS_MIN: Final = 300
 """Even a poll that asks not to wait needs one turn of demand, offer, request and grant."""
+
+SWEEP_MS: Final = 10_000
+"""Queues and lists that nobody has used since the last sweep are forgotten."""
 
 HANDED_MAX: Final = 20_000
 """Grants remembered as handed out, against a second delivery of the same record."""
@@ -111,6 +117,8 @@ class LeaseDesk:
         self._demand_alarm_at_ms = float("inf")
         self._wake_at_ms: dict[QueueKey, int] = {}
         self._touched: dict[QueueKey, dict[str, Worker[LeasePoll]]] = {}
+        self._unused: set[QueueKey] = set()
+        """Queues without a worker at the last sweep; forgotten at the next, with their workers' habits."""
         self._stopped = False
         self.released_total = 0
         self.refused_total = 0
@@ -148,7 +156,7 @@ class LeaseDesk:
         waiters = self._waiters.get(key)
         if waiters is None:
             waiters = self._waiters[key] = QueueWaiters()
-        worker = waiters.add(poll)
+        worker = waiters.add(poll, self._clock.monotonic_ms())
         if worker.grants:
             self._touch(key, worker)
         self._alarms.after(max(wait_ms, WAIT_MS_MIN), partial(self._last_moment, poll, poll.place))
@@ -233,8 +241,28 @@ class LeaseDesk:
             if waiters is None:
                 continue
             for worker in workers.values():
-                self._deliver(waiters, worker)
+                self._deliver(key, waiters, worker)
             self._pump(key)
+
+    def start(self) -> None:
+        """Begin to tell demand, and to forget queues that nobody uses."""
+        self.refresh_demand()
+        self._alarms.after(SWEEP_MS, self._sweep)
+
+    def _sweep(self) -> None:
+        now_ms = self._broker.now_ms()
+        for key, waiters in list(self._waiters.items()):
+            if waiters or key in self._touched:
+                self._unused.discard(key)
+            elif key in self._unused:
+                self._unused.discard(key)
+                del self._waiters[key]
+            else:
+                self._unused.add(key)
+        for key, ready in list(self._ready.items()):
+            if ready.next_due_ms(now_ms) is None:
+                del self._ready[key]
+        self._alarms.after(SWEEP_MS, self._sweep)
 
     def refresh_demand(self) -> None:
         """Publish if it is time, and come back when it is again."""
@@ -298,60 +326,82 @@ class LeaseDesk:
         ready = self._ready.get(key)
         if waiters is not None and ready is not None and waiters.free > 0 and not self._stopped:
             now_ms = self._broker.now_ms()
-            picks = self._pick(key, ready, waiters.free, now_ms)
-            if picks:
-                self._request(key, waiters, picks, now_ms)
+            allowed, taken = self._allowance(key, waiters.free)
+            used = self._request_due(key, waiters, ready, allowed, now_ms)
+            used += self._request_ahead(key, waiters, ready, allowed - used, now_ms)
+            for bucket, count in taken:
+                bucket.give_back(count - used)
             self._wake_for(key, waiters, ready, now_ms)
         if waiters is not None:
             self._say_free(key, waiters)
-            if not waiters:
-                del self._waiters[key]
 
-    def _pick(self, key: QueueKey, ready: ReadyQueue, free: int, now_ms: int) -> list[tuple[Offer, int]]:
+    def _allowance(self, key: QueueKey, free: int) -> tuple[int, list[tuple[TokenBucket, int]]]:
+        """Take from the buckets as many tokens as there are slots; give (how many, what each bucket gave)."""
         taken: list[tuple[TokenBucket, int]] = []
-        allowed = free
         for bucket in self._buckets_of(key):
-            allowed = bucket.take(allowed, self._clock.monotonic_ms())
-            taken.append((bucket, allowed))
+            free = bucket.take(free, self._clock.monotonic_ms())
+            taken.append((bucket, free))
+        return free, taken
+
+    def _request_due(
+        self, key: QueueKey, waiters: QueueWaiters[LeasePoll], ready: ReadyQueue, allowed: int, now_ms: int
+    ) -> int:
         picks = ready.pop_due(allowed, now_ms)
-        if len(picks) < allowed:
-            picks += ready.pop_ahead(allowed - len(picks), now_ms, LEASE_AHEAD_MS)
-        for bucket, count in taken:
-            bucket.give_back(count - len(picks))
-        return picks
+        remaining = iter(picks)
+        for worker, count in waiters.allocate(len(picks)):
+            self._send_requests(key, worker, [next(remaining) for _ in range(count)], now_ms)
+        return len(picks)
+
+    def _request_ahead(
+        self, key: QueueKey, waiters: QueueWaiters[LeasePoll], ready: ReadyQueue, allowed: int, now_ms: int
+    ) -> int:
+        """Use spare slots for runs that are not due yet; give how many."""
+        used = 0
+        for worker in waiters.with_free():
+            first_ms = ready.next_due_ms(now_ms)
+            if used >= allowed or first_ms is None or first_ms > now_ms + LEASE_AHEAD_MS:
+                break
+            until_ms = now_ms + LEASE_AHEAD_MS
+            if not worker.prompt:
+                until_ms = min(until_ms, worker.horizon_ms or first_ms + SPREAD_MS)
+            picks = ready.pop_ahead(min(worker.free, allowed - used), now_ms, until_ms - now_ms)
+            if picks:
+                worker.horizon_ms = until_ms
+                waiters.reserve(worker, len(picks))
+                self._send_requests(key, worker, picks, now_ms)
+                used += len(picks)
+        return used
 
     def _buckets_of(self, key: QueueKey) -> list[TokenBucket]:
         if not self._buckets:
             return []
         return [bucket for name in ((key[0], ""), key) if (bucket := self._buckets.get(name)) is not None]
 
-    def _request(
-        self, key: QueueKey, waiters: QueueWaiters[LeasePoll], picks: list[tuple[Offer, int]], now_ms: int
+    def _send_requests(
+        self, key: QueueKey, worker: Worker[LeasePoll], picks: list[tuple[Offer, int]], now_ms: int
     ) -> None:
+        """Ask for these runs on behalf of a worker whose slots are reserved."""
         request_ids = []
-        remaining = iter(picks)
         last_valid_ms = now_ms
-        for worker, count in waiters.allocate(len(picks)):
-            visibility_ms = next(poll.visibility_ms for poll in worker.polls if poll.asking)
-            for _ in range(count):
-                offer, partition = next(remaining)
-                request_id = self._ids.next()
-                request_ids.append(request_id)
-                self._requests[request_id] = _Request(key, worker.worker_id, offer.run_id)
-                self._requested_runs.add(offer.run_id)
-                valid_until_ms = max(now_ms, offer.due_at_ms) + REQUEST_TTL_MS
-                last_valid_ms = max(last_valid_ms, valid_until_ms)
-                command = LeaseRun(
-                    job_id=offer.job_id,
-                    request_id=request_id,
-                    run_id=offer.run_id,
-                    worker_id=worker.worker_id,
-                    gateway_id=self._gateway_id,
-                    job_version=offer.job_version,
-                    visibility_ms=visibility_ms,
-                    valid_until_ms=valid_until_ms,
-                )
-                self._send(partition, command)
+        visibility_ms = next(poll.visibility_ms for poll in worker.polls if poll.asking)
+        for offer, partition in picks:
+            request_id = self._ids.next()
+            request_ids.append(request_id)
+            self._requests[request_id] = _Request(key, worker.worker_id, offer.run_id)
+            self._requested_runs.add(offer.run_id)
+            valid_until_ms = max(now_ms, offer.due_at_ms) + REQUEST_TTL_MS
+            last_valid_ms = max(last_valid_ms, valid_until_ms)
+            command = LeaseRun(
+                job_id=offer.job_id,
+                request_id=request_id,
+                run_id=offer.run_id,
+                worker_id=worker.worker_id,
+                gateway_id=self._gateway_id,
+                job_version=offer.job_version,
+                visibility_ms=visibility_ms,
+                valid_until_ms=valid_until_ms,
+            )
+            self._send(partition, command)
         self._alarms.after(last_valid_ms - now_ms + REQUEST_GRACE_MS, partial(self.on_not_sent, request_ids))
 
     def _wake_for(self, key: QueueKey, waiters: QueueWaiters[LeasePoll], ready: ReadyQueue, now_ms: int) -> None:
@@ -362,7 +412,9 @@ class LeaseDesk:
         token_ms = max((bucket.wait_ms() for bucket in self._buckets_of(key)), default=0.0)
         if token_ms == float("inf"):
             return
-        wake_ms = max(due_ms - LEASE_AHEAD_MS, now_ms + int(token_ms) + 1)
+        # What is near and was not asked for yet is beyond its workers' horizon: it is asked for when it is due.
+        near_ms = due_ms if due_ms - LEASE_AHEAD_MS <= now_ms else due_ms - LEASE_AHEAD_MS
+        wake_ms = max(near_ms, now_ms + int(token_ms) + 1)
         if self._wake_at_ms.get(key, wake_ms + 1) > wake_ms:
             self._wake_at_ms[key] = wake_ms
             self._alarms.after(wake_ms - now_ms, partial(self._wake, key, wake_ms))
@@ -413,23 +465,45 @@ class LeaseDesk:
             workers = self._touched[key] = {}
         workers[worker.worker_id] = worker
 
-    def _deliver(self, waiters: QueueWaiters[LeasePoll], worker: Worker[LeasePoll]) -> None:
+    def _deliver(self, key: QueueKey, waiters: QueueWaiters[LeasePoll], worker: Worker[LeasePoll]) -> None:
+        """Hand a worker's grants to its polls; what nobody takes is released."""
+        now_ms = self._clock.monotonic_ms()
+        if self._should_linger(worker, now_ms):
+            if worker.linger_until_ms is None:
+                worker.linger_until_ms = now_ms + LINGER_MS
+                self._alarms.after(LINGER_MS, partial(self._deliver_later, key, worker.worker_id))
+            waiters.update(worker)
+            return
+        worker.linger_until_ms = None
         while worker.grants and worker.polls:
             poll = next((poll for poll in worker.polls if poll.connected), worker.polls[0])
             grants, worker.grants = worker.grants[: poll.max_runs], worker.grants[poll.max_runs :]
             self._answer(poll, grants)
         if worker.grants:
-            quiet_ms = self._clock.monotonic_ms() - worker.answered_at_ms
-            if quiet_ms < ORPHAN_GRACE_MS:
-                self._alarms.after(ORPHAN_GRACE_MS - quiet_ms, partial(self._release_orphans, waiters, worker))
+            if waiters.is_expected(worker, now_ms):
+                self._alarms.after(PROMPT_MS, partial(self._deliver_later, key, worker.worker_id))
             else:
                 self._release_all(worker)
         waiters.update(worker)
 
+    @staticmethod
+    def _should_linger(worker: Worker[LeasePoll], now_ms: float) -> bool:
+        if not worker.grants or not worker.polls or worker.prompt or worker.in_flight == 0:
+            return False
+        if worker.linger_until_ms is not None and now_ms >= worker.linger_until_ms:
+            return False
+        return len(worker.grants) < worker.polls[0].max_runs
+
+    def _deliver_later(self, key: QueueKey, worker_id: str) -> None:
+        waiters = self._waiters.get(key)
+        if waiters is not None:
+            self._touch(key, waiters.worker(worker_id))
+            self.settle()
+
     def _answer(self, poll: LeasePoll, grants: list[Grant]) -> None:
         waiters = self._waiters[poll.key]
         worker = waiters.remove(poll)
-        worker.answered_at_ms = self._clock.monotonic_ms()
+        waiters.answered(poll, len(grants), self._clock.monotonic_ms())
         waiters.update(worker)
         self._resolve(poll, grants)
 
@@ -467,9 +541,7 @@ class LeaseDesk:
         self._unread.pop((*poll.key, poll.request_id), None)
         if poll.answered is None:
             self._answer(poll, [])
-            worker = self._waiters[poll.key].worker(poll.worker_id)
-            worker.answered_at_ms = float("-inf")
-            self._touch(poll.key, worker)
+            self._touch(poll.key, self._waiters[poll.key].worker(poll.worker_id))
             self.settle()
             return
         call = (*poll.key, poll.request_id)
@@ -483,10 +555,6 @@ class LeaseDesk:
         waiters = self._waiters[poll.key]
         waiters.update(waiters.worker(poll.worker_id))
         self._say_free(poll.key, waiters)
-
-    def _release_orphans(self, waiters: QueueWaiters[LeasePoll], worker: Worker[LeasePoll]) -> None:
-        self._release_all(worker)
-        waiters.update(worker)
 
     def _release_all(self, worker: Worker[LeasePoll]) -> None:
         grants, worker.grants = worker.grants, []

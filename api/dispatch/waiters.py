@@ -1,18 +1,28 @@
 """Who waits for runs: the polls and workers of one queue, and how many of their slots are free.
 
-Pure: no clock, no futures. A worker's free slots are what its asking polls want, minus the requests in flight
-for it and the grants that lie ready for it: a slot with a request in flight is reserved. Requests belong
-to the worker, not to one poll of it, so a worker that was answered and polls again gets what is still on its way.
+Pure: time comes in as monotonic milliseconds. A worker's free slots are what its asking polls want, minus the requests
+in flight for it and the grants that lie ready for it: a slot with a request in flight is reserved. Requests belong to
+the worker, not to one poll of it, so a worker that was answered and polls again gets what is still on its way.
+
+A worker is *prompt* if it polled again soon after an answer that left it slots. Only for prompt workers are runs asked
+for that fall due at different times ahead: another one gets its first run, works on it, and could not take the rest.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streams.core.commands import Grant
+
+PROMPT_MS: Final = 100
+"""A worker that polls from a loop of its own is back within milliseconds; one that works first is not."""
+
+HABITS_MAX: Final = 10_000
+"""Workers of one queue whose habit is remembered."""
 
 
 class Poll:
@@ -34,7 +44,7 @@ P = TypeVar("P", bound=Poll)
 class Worker(Generic[P]):
     """One worker id in one queue."""
 
-    __slots__ = ("answered_at_ms", "free", "grants", "in_flight", "polls", "worker_id")
+    __slots__ = ("free", "grants", "horizon_ms", "in_flight", "linger_until_ms", "polls", "prompt", "worker_id")
 
     def __init__(self, worker_id: str) -> None:
         self.worker_id = worker_id
@@ -43,8 +53,11 @@ class Worker(Generic[P]):
         self.grants: list[Grant] = []
         """Granted and not yet given to a poll."""
         self.free = 0
-        self.answered_at_ms = float("-inf")
-        """When its last poll was answered (monotonic): it is expected back at once."""
+        self.prompt = False
+        self.horizon_ms: int | None = None
+        """Of a worker that is not prompt: no run that falls due after this (broker time) is asked for."""
+        self.linger_until_ms: float | None = None
+        """While grants lie ready and more are on their way, the answer waits until then (monotonic)."""
 
     @property
     def idle(self) -> bool:
@@ -59,6 +72,9 @@ class QueueWaiters(Generic[P]):
         self._workers: dict[str, Worker[P]] = {}
         self._with_free: dict[str, Worker[P]] = {}
         """In the order in which they are served next."""
+        self._partly_answered: OrderedDict[str, float] = OrderedDict()
+        """When a worker was last given fewer runs than it asked for."""
+        self._prompt: OrderedDict[str, None] = OrderedDict()
         self.free = 0
         self.polls = 0
 
@@ -69,15 +85,25 @@ class QueueWaiters(Generic[P]):
         return bool(self._workers)
 
     def worker(self, worker_id: str) -> Worker[P]:
-        """Give what is known of a worker; a new one is made and forgotten in the next `update` that finds it idle."""
+        """Give what is known of a worker; a new one is forgotten in the next `update` that finds it idle."""
         worker = self._workers.get(worker_id)
         if worker is None:
             worker = self._workers[worker_id] = Worker(worker_id)
+            worker.prompt = worker_id in self._prompt
         return worker
 
-    def add(self, poll: P) -> Worker[P]:
+    def add(self, poll: P, now_ms: float) -> Worker[P]:
         """Let a poll wait."""
         worker = self.worker(poll.worker_id)
+        answered_at_ms = self._partly_answered.pop(poll.worker_id, None)
+        if answered_at_ms is not None:
+            worker.prompt = now_ms - answered_at_ms <= PROMPT_MS
+            if worker.prompt:
+                self._prompt[poll.worker_id] = None
+                if len(self._prompt) > HABITS_MAX:
+                    self._prompt.popitem(last=False)
+            else:
+                self._prompt.pop(poll.worker_id, None)
         worker.polls.append(poll)
         self.polls += 1
         self.update(worker)
@@ -90,6 +116,29 @@ class QueueWaiters(Generic[P]):
         self.polls -= 1
         return worker
 
+    def answered(self, poll: P, runs: int, now_ms: float) -> None:
+        """Note an answer, to learn from when the worker is back."""
+        if 0 < runs < poll.max_runs:
+            self._partly_answered[poll.worker_id] = now_ms
+            self._partly_answered.move_to_end(poll.worker_id)
+            if len(self._partly_answered) > HABITS_MAX:
+                self._partly_answered.popitem(last=False)
+
+    def is_expected(self, worker: Worker[P], now_ms: float) -> bool:
+        """Tell whether a worker without a poll was answered so recently that it may be back at once."""
+        answered_at_ms = self._partly_answered.get(worker.worker_id)
+        return answered_at_ms is not None and now_ms - answered_at_ms < PROMPT_MS
+
+    def with_free(self) -> list[Worker[P]]:
+        """Give the workers with free slots, the one to be served next first."""
+        return list(self._with_free.values())
+
+    def reserve(self, worker: Worker[P], count: int) -> None:
+        """Reserve free slots of a worker; it goes to the end of the turn."""
+        worker.in_flight += count
+        self._with_free.pop(worker.worker_id, None)
+        self.update(worker)
+
     def allocate(self, count: int) -> list[tuple[Worker[P], int]]:
         """Reserve up to `count` free slots, spread over workers in turn: (worker, slots) in serving order."""
         waiting = len(self._with_free)
@@ -101,19 +150,23 @@ class QueueWaiters(Generic[P]):
         while left > 0 and self._with_free:
             worker = next(iter(self._with_free.values()))
             taken = min(share, worker.free, left)
-            worker.in_flight += taken
             left -= taken
-            del self._with_free[worker.worker_id]
-            self.update(worker)
+            self.reserve(worker, taken)
             allocated.append((worker, taken))
         return allocated
 
     def update(self, worker: Worker[P]) -> None:
-        """Recompute after a change of the worker's polls, grants or requests."""
+        """Recompute after a change of the worker's polls, grants or requests. A forgotten worker is left alone."""
+        if self._workers.get(worker.worker_id) is not worker:
+            return
         asked = sum(poll.max_runs for poll in worker.polls if poll.asking)
         free = max(asked - worker.in_flight - len(worker.grants), 0)
+        if worker.linger_until_ms is not None:
+            free = 0
         self.free += free - worker.free
         worker.free = free
+        if worker.in_flight == 0 and not worker.grants:
+            worker.horizon_ms = None
         if free:
             self._with_free.setdefault(worker.worker_id, worker)
         else:

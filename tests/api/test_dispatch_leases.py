@@ -11,11 +11,14 @@ from api.dispatch.lease_desk import (
     KEEP_PLACE_MS,
     LAST_GRANTS_MS,
     LEASE_AHEAD_MS,
-    ORPHAN_GRACE_MS,
+    LINGER_MS,
     REQUEST_GRACE_MS,
     REQUEST_TTL_MS,
+    SPREAD_MS,
+    SWEEP_MS,
     WAIT_MS_MIN,
 )
+from api.dispatch.waiters import PROMPT_MS
 from streams.core.commands import Reply
 
 if TYPE_CHECKING:
@@ -177,7 +180,7 @@ async def test_a_grant_with_nobody_waiting_is_released_at_once(bench: Bench) -> 
     (request,) = await sent_requests(bench)
     await bench.advance(1000 + LAST_GRANTS_MS)
     assert await task == []
-    await bench.advance(ORPHAN_GRACE_MS)
+    await bench.advance(PROMPT_MS)
     bench.grant([request], token=9)
     await bench.advance(60)
     assert bench.releases() == [request.run_id]
@@ -218,9 +221,10 @@ async def test_runs_granted_after_the_answer_wait_for_the_same_workers_next_poll
     bench.offers(bench.offer(1), bench.offer(2))
     one, two = await sent_requests(bench)
     bench.grant([one])
+    await bench.advance(LINGER_MS)
     assert len(await first) == 1
     bench.grant([two])
-    await bench.advance(ORPHAN_GRACE_MS / 2)
+    await bench.advance(PROMPT_MS / 2)
     second = poll(bench, max_runs=4)
     assert [grant.run_id for grant in await second] == [two.run_id]
     await bench.advance(1000)
@@ -233,7 +237,7 @@ async def test_a_grant_is_never_given_to_another_worker(bench: Bench) -> None:
     bench.offers(bench.offer(1))
     (request,) = await sent_requests(bench)
     other = poll(bench, "other", max_runs=1)
-    await bench.advance(1000 + LAST_GRANTS_MS + ORPHAN_GRACE_MS)
+    await bench.advance(1000 + LAST_GRANTS_MS + PROMPT_MS)
     assert await mine == []
     bench.grant([request])
     await bench.advance(60)
@@ -256,6 +260,107 @@ async def test_all_grants_of_one_commit_come_in_one_answer(bench: Bench) -> None
     bench.offers(*(bench.offer(number) for number in range(50)))
     bench.grant(await sent_requests(bench))
     assert len(await task) == 50
+
+
+async def test_an_answer_waits_a_moment_for_grants_on_their_way(bench: Bench) -> None:
+    task = poll(bench, max_runs=5)
+    await bench.settle()
+    bench.offers(*(bench.offer(number) for number in range(3)))
+    one, two, three = await sent_requests(bench)
+    bench.grant([one])
+    await bench.advance(LINGER_MS - 1)
+    assert not task.done()
+    bench.grant([two, three])
+    await bench.settle()
+    assert len(await task) == 3
+
+
+async def test_an_answer_does_not_wait_for_a_lost_request(bench: Bench) -> None:
+    task = poll(bench, max_runs=5)
+    await bench.settle()
+    bench.offers(bench.offer(1), bench.offer(2))
+    one, _ = await sent_requests(bench)
+    bench.grant([one])
+    await bench.advance(LINGER_MS)
+    assert [grant.run_id for grant in await task] == [one.run_id]
+
+
+async def test_a_single_run_is_handed_out_at_once(bench: Bench) -> None:
+    task = poll(bench, max_runs=50)
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    bench.grant(await sent_requests(bench))
+    await bench.settle()
+    assert task.done()
+
+
+async def make_prompt(bench: Bench, worker: str = "w") -> None:
+    """Let a worker come back at once after an answer that left it slots."""
+    first = poll(bench, worker, max_runs=2)
+    await bench.settle()
+    bench.offers(bench.offer(900))
+    bench.grant(await sent_requests(bench))
+    await bench.settle()
+    await first
+
+
+async def test_a_worker_that_works_first_is_asked_only_for_runs_that_fall_due_together(bench: Bench) -> None:
+    poll(bench, max_runs=10)
+    await bench.settle()
+    bench.offers(
+        bench.offer(1, due_in_ms=300),
+        bench.offer(2, due_in_ms=300 + SPREAD_MS),
+        bench.offer(3, due_in_ms=301 + SPREAD_MS),
+        bench.offer(4, due_in_ms=800),
+    )
+    assert [request.job_id for request in await sent_requests(bench)] == ["job1", "job2"]
+    await bench.advance(200)
+    assert len(bench.requests()) == 2
+
+
+async def test_a_prompt_worker_is_asked_for_everything_within_the_look_ahead(bench: Bench) -> None:
+    await make_prompt(bench)
+    poll(bench, max_runs=10)
+    await bench.settle()
+    bench.offers(bench.offer(1, due_in_ms=300), bench.offer(2, due_in_ms=800))
+    assert [request.job_id for request in await sent_requests(bench)][1:] == ["job1", "job2"]
+
+
+async def test_a_worker_that_stays_away_is_prompt_no_more(bench: Bench) -> None:
+    await make_prompt(bench)
+    await bench.advance(PROMPT_MS + 1)
+    poll(bench, max_runs=10)
+    await bench.settle()
+    bench.offers(bench.offer(1, due_in_ms=300), bench.offer(2, due_in_ms=800))
+    assert [request.job_id for request in await sent_requests(bench)][1:] == ["job1"]
+
+
+async def test_a_worker_that_was_filled_is_not_judged(bench: Bench) -> None:
+    await make_prompt(bench)
+    full = poll(bench, max_runs=1)
+    await bench.settle()
+    bench.offers(bench.offer(5))
+    bench.grant((await sent_requests(bench))[1:])
+    await bench.settle()
+    await full
+    await bench.advance(5_000)
+    poll(bench, max_runs=10)
+    await bench.settle()
+    bench.offers(bench.offer(1, due_in_ms=300), bench.offer(2, due_in_ms=800))
+    assert [request.job_id for request in await sent_requests(bench)][2:] == ["job1", "job2"]
+
+
+async def test_a_defect_in_one_alarm_does_not_stop_the_others(bench: Bench) -> None:
+    def broken() -> None:
+        raise RuntimeError("defect")
+
+    task = poll(bench, wait_ms=1000)
+    await bench.settle()
+    bench.client._alarms.after(500, broken)
+    with pytest.raises(RuntimeError, match="defect"):
+        bench.clock.advance(500)
+    await bench.advance(500)
+    assert await task == []
 
 
 async def test_a_poll_ends_empty_after_its_wait(bench: Bench) -> None:
@@ -389,6 +494,7 @@ async def test_stopping_answers_waiting_polls_empty_and_releases_ready_grants(be
     bench.offers(bench.offer(1), bench.offer(2))
     one, two = await sent_requests(bench)
     bench.grant([one])
+    await bench.advance(LINGER_MS)
     await first
     bench.grant([two])
     await bench.client.stop()
@@ -417,7 +523,7 @@ async def test_nothing_of_a_finished_poll_stays_behind(bench: Bench, answer: Cal
     (request,) = await sent_requests(bench)
     if answer is not None:
         bench.reply([(request, answer(request))])
-    await bench.advance(5000)
+    await bench.advance(3 * SWEEP_MS)
     await task
     assert bench.client.desk._waiters == {}
     assert bench.client.desk.requests_in_flight == 0

@@ -3,6 +3,7 @@
 #   make lint    ruff, mypy, import-linter
 #   make test    setup, lint, and every test, on a real Kafka that the tests start and stop
 #   make format  let ruff format the code
+#   make chaos FOR=seconds SEED=n   kills, freezes and restarts at random on a real Kafka, then judgement and figures
 #   make demo    everything at work, in the terminal, until Ctrl-C; FOR=40 ends by itself; PORTS=free chooses free ports
 
 VENV := .venv
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DELETE_ON_ERROR:
-.PHONY: setup lint test format demo
+.PHONY: setup lint test format chaos demo
 
 setup: $(INSTALLED)
 	@$(BIN)/horologd kafka fetch
@@ -35,3 +36,8 @@ format: setup
 
 demo: setup
 	@$(BIN)/horologd demo $(if $(FOR),--for $(FOR)) $(if $(filter free,$(PORTS)),--free-ports)
+
+FOR ?= 120
+SEED ?= 1
+chaos: setup
+	$(BIN)/python -m tests.chaos.run --for $(FOR) --seed $(SEED)

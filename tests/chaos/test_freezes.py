@@ -29,7 +29,7 @@ def test_frozen_owners_wake_up_refused_and_nothing_of_theirs_is_seen(make_cluste
     cluster = make_cluster()
     first, second = cluster.add(), cluster.add()
     cluster.wait_whole(first, second)
-    driver = Driver(cluster.settings, Load(seed=SEED, timer_only=(0, 1, 2)))
+    driver = Driver(cluster.settings, Load(seed=SEED, timer_only=(0, 3)))
     driver.start()
     campaign = Campaign(cluster, random.Random(SEED))  # noqa: S311 - repeatable
     for step, inputs in FREEZES:

@@ -77,10 +77,9 @@ class Poisoner:
             (here.encode(), UNKNOWN_SCHEMA, "unreadable"),
             (here.encode(), good[: len(good) // 2], "unreadable"),
             (here.encode(), b"", "unreadable"),
-            (here.encode(), None, ""),  # deletes a job that is not there: nothing to complain of
+            (here.encode(), None, "invalid"),  # deletes a job that is not there
             (here.encode(), LARGE, "unreadable"),
             (b"\xff\xfe", good, "unreadable"),
-            (None, good, "wrong_partition"),
             (elsewhere.encode(), encode_definition(self.definition(elsewhere)), "wrong_partition"),
         ):
             self.write(Topic.JOB_DEFINITIONS, key, value, code)

@@ -6,6 +6,7 @@ Read next: `faust_app` (membership and input), `owner` (the loop), `shard` (what
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import socket
@@ -160,7 +161,8 @@ class _Process:
             await asyncio.sleep(interval_s)
 
     def _heard(self, demand: Demand) -> None:
-        self._loop.call_soon_threadsafe(self._owner.heard_demand, demand)
+        with contextlib.suppress(RuntimeError):  # the loop has ended before its reader
+            self._loop.call_soon_threadsafe(self._owner.heard_demand, demand)
 
     def _open_store(self, partition: int, identity: StoreIdentity, log_end: int) -> Store:
         path = self._slot.path / "stores" / str(partition)

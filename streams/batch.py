@@ -63,6 +63,8 @@ class Batch(msgspec.Struct):
     look_again: dict[str, int] = {}
     """Job to the broker time of its next soft wake."""
     decisions: int = 0
+    bytes_expected: int = 0
+    """Of payloads and inputs, as they will stand in the records: known before these are made."""
     absence: Absence = Absence()
     """The newest one, for the marker."""
     previous_marker_ms: int = 0

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -135,6 +136,8 @@ class Owner:
         self._ends_thread = ThreadPoolExecutor(1, "horolog-ends")
         self._taking_over = asyncio.Lock()
         self._renewal_due = False
+        self._alone: deque[int] = deque()
+        """Partitions of a transaction that was poisoned: each commits by itself until the one at fault is found."""
         self._asking_for_ends = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._next_commit_ms = 0.0
@@ -251,7 +254,10 @@ class Owner:
     async def _turn(self) -> None:
         now_ms = self._runtime.monotonic_ms()
         if now_ms >= self._next_commit_ms:
-            batches = [batch for shard in [*self.shards.values()] if (batch := self._collect(shard, now_ms))]
+            batches = [batch for shard in self._acting() if (batch := self._collect(shard, now_ms))]
+            if self._alone and not batches:
+                self._alone.popleft()
+                self._wake.set()
             if batches:
                 await self._commit(batches)
         now_ms = self._runtime.monotonic_ms()
@@ -259,6 +265,13 @@ class Owner:
             self._next_offers_ms = now_ms + OFFER_PAUSE_MS
             self._offer(now_ms)
         self._ask_for_ends()
+
+    def _acting(self) -> list[Shard]:
+        """Return the shards that may commit together in this turn."""
+        if not self._alone:
+            return [*self.shards.values()]
+        shard = self.shards.get(self._alone[0])
+        return [] if shard is None else [shard]
 
     def _collect(self, shard: Shard, now_ms: float) -> Batch | None:
         batch = shard.collect(now_ms) if shard.active else shard.first_batch()
@@ -304,6 +317,8 @@ class Owner:
         """Step 6: only what is on the log changes the state."""
         self._runtime.steps.before("apply")
         wall_ms = self._runtime.wall_ms()
+        if self._alone:
+            self._alone.popleft()
         for batch in batches:
             self._announce.discard(batch.partition)
             shard = self.shards.get(batch.partition)
@@ -328,10 +343,13 @@ class Owner:
             if still:
                 self._reload(held)
             return
+        poisoned = end.outcome is Outcome.POISONED
+        if poisoned and len(batches) > 1:
+            self._alone.extend(batch.partition for batch in batches)
         for batch in batches:
             shard = self.shards.get(batch.partition)
             if shard is not None:
-                shard.rolled_back(batch, poisoned=end.outcome is Outcome.POISONED)
+                shard.rolled_back(batch, poisoned=poisoned and len(batches) == 1)
         self._next_commit_ms = self._runtime.monotonic_ms() + RETRY_PAUSE_S * 1000
 
     async def _wait(self) -> None:
@@ -558,4 +576,5 @@ def shard_settings(settings: Settings) -> ShardSettings:
         idle_marker_ms=scheduler.idle_marker_ms,
         open_runs_max=scheduler.open_runs_max,
         inbox_records_max=scheduler.inbox_records_max,
+        batch_bytes_max=scheduler.tick_bytes_max,
     )

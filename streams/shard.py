@@ -20,7 +20,7 @@ from schemas.codec import Undecodable
 from schemas.partition import partition_for
 from streams.absence import NO_ABSENCE, Absence, after_gap
 from streams.batch import Batch, Known, Parked
-from streams.core.commands import Define, Delete, Heartbeat, LeaseRun, Reply, Wake
+from streams.core.commands import Define, Delete, Grant, Heartbeat, LeaseRun, Reply, Wake
 from streams.core.context import Context
 from streams.core.deadline import deadline_ms, upcoming
 from streams.core.decide import decide
@@ -77,6 +77,10 @@ DEAD_LETTERS_MAX: Final = 200
 QUARANTINE_RETRY_MS: Final = 60_000
 """A quarantined job's timers are tried again after this: the fault may have been the moment's."""
 
+ABORTED_DECISIONS_MIN: Final = 100
+"""An abort may come from a batch that was too much for the broker's time, so the next is smaller; never so small
+that a partition crawls."""
+
 CONSUMED_RETRY_MS: Final = 100
 """An expiry that waits for commands to be consumed looks again after this."""
 
@@ -100,6 +104,7 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     idle_marker_ms: int = 10_000
     open_runs_max: int = 64
     inbox_records_max: int = RECORDS_MAX
+    batch_bytes_max: int = 8 * 1024 * 1024
 
 
 class Shard:
@@ -181,9 +186,21 @@ class Shard:
         """
         if self._timers is None or not self.clock.ready:
             return None
-        now_ms = self.clock.now_ms(monotonic_ms)
+        while True:
+            batch = self._decide_batch(self._timers, self.clock.now_ms(monotonic_ms))
+            if not batch.visible and batch.now_ms - self._last_marker_ms < self._settings.idle_marker_ms:
+                self._settle(batch)
+                return None
+            try:
+                self._seal(batch)
+            except UnsealableError as error:
+                self.rolled_back(batch)
+                self._set_aside(error.job_id, error.reason)
+            else:
+                return batch
+
+    def _decide_batch(self, timers: Timers, now_ms: int) -> Batch:
         self._follow_clock(now_ms)
-        timers = self._timers
         timers.expire(now_ms)
         while timers.fill() and not timers.backlog:
             timers.expire(now_ms)
@@ -197,15 +214,6 @@ class Shard:
         self._note_consumed()
         self._decide_timers(batch, self._context(now_ms))
         batch.absence = self._absence
-        if not batch.visible and now_ms - self._last_marker_ms < self._settings.idle_marker_ms:
-            self._settle(batch)
-            return None
-        try:
-            self._seal(batch)
-        except UnsealableError as error:
-            self.rolled_back(batch)
-            self._set_aside(error.job_id, error.reason)
-            return self.collect(monotonic_ms)
         return batch
 
     def committed(self, batch: Batch, receipt: Receipt, wall_ms: int) -> None:
@@ -231,15 +239,15 @@ class Shard:
         self._decisions_max = min(self._settings.decisions_max, self._decisions_max * 2)
 
     def rolled_back(self, batch: Batch, *, poisoned: bool = False) -> None:
-        """Put the inputs and timers of an aborted batch back to the front.
+        """Put the inputs and timers of an aborted batch back to the front. The next one is at most half as large.
 
-        `poisoned`: one of its records will never be taken. The next batch is half as large. What cannot be halved,
-        one input or one timer, has its job quarantined; of a record with several commands that of the largest state.
+        `poisoned`: one of its records will never be taken. What cannot be halved, one input or one timer, has its job
+        quarantined; of a record with several commands that of the largest state.
         """
-        if poisoned:
-            if len(batch.inputs) + len(batch.timers) <= 1:
-                self._set_aside_largest(batch)
-            self._decisions_max = max(1, batch.decisions // 2)
+        if poisoned and len(batch.inputs) + len(batch.timers) <= 1:
+            self._set_aside_largest(batch)
+        floor = 1 if poisoned else ABORTED_DECISIONS_MIN
+        self._decisions_max = max(min(floor, self._decisions_max), batch.decisions // 2)
         self.inbox.restore(batch.inputs)
         if batch.consumed_before is not None:
             self._consumed_to_ms, self._known_end = batch.consumed_before
@@ -300,17 +308,21 @@ class Shard:
     # --- deciding ---
 
     def _decide_inputs(self, batch: Batch, context: Context) -> None:
-        while batch.decisions < self._decisions_max and len(batch.dead_letters) < DEAD_LETTERS_MAX:
+        while self._has_room(batch) and len(batch.dead_letters) < DEAD_LETTERS_MAX:
             taken = self.inbox.take(1)
             if not taken:
                 return
             item = taken[0]
             batch.inputs.append(item)
+            batch.bytes_expected += 2 * len(item.value or b"")  # what is asked stands in the ledger and in history
             if item.source == "commands":
                 self._decide_commands(batch, item, context)
                 self._consumed_to_ms = max(self._consumed_to_ms, item.timestamp_ms)
             else:
                 self._decide_definition(batch, item, context)
+
+    def _has_room(self, batch: Batch) -> bool:
+        return batch.decisions < self._decisions_max and batch.bytes_expected < self._settings.batch_bytes_max
 
     def _note_consumed(self) -> None:
         """Take the known end of the commands over, once everything below it has been taken from the inbox."""
@@ -386,7 +398,7 @@ class Shard:
     def _decide_timers(self, batch: Batch, context: Context) -> None:
         timers = self._timers
         assert timers is not None  # noqa: S101 - collect returns before it is set
-        while batch.decisions < self._decisions_max:
+        while self._has_room(batch):
             job_ids = timers.take(min(256, self._decisions_max - batch.decisions))
             if not job_ids:
                 return
@@ -441,6 +453,8 @@ class Shard:
                 self._fold(batch, job_id, decision, cause, context)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not stop the partition
             return self._quarantine(batch, command, cause, error)
+        if type(decision.reply) is Grant:
+            batch.bytes_expected += len(decision.reply.payload)
         self._note_soft(batch, command, cause, decision)
         batch.answer(cause.gateway_id, command.request_id, decision.reply)
         return decision.reply

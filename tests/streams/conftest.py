@@ -285,6 +285,8 @@ class FakeCommitter:
         self.renewals_failing = 0
         self.begun: Callable[[Transaction], None] = lambda _: None
         """Called in the commit thread before the end of each transaction."""
+        self.judge: Callable[[Transaction], Outcome] = lambda _: Outcome.COMMITTED
+        """How a transaction ends that the script does not name."""
         self._monotonic_ms = monotonic_ms
 
     @property
@@ -293,7 +295,7 @@ class FakeCommitter:
 
     def commit(self, transaction: Transaction) -> Committed:
         self.begun(transaction)
-        outcome = self.script.pop(0) if self.script else Outcome.COMMITTED
+        outcome = self.script.pop(0) if self.script else self.judge(transaction)
         if outcome is not Outcome.COMMITTED:
             return Committed(outcome=outcome, reason="as the script says")
         self.transactions.append(transaction)

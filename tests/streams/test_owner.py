@@ -140,6 +140,31 @@ async def test_an_unknown_outcome_renews_the_producer_reloads_and_loses_no_input
     assert owned.committer.transactions[-1].writes[0].marker.headers == [("x", b"tx-1")]
 
 
+async def test_a_poisoned_transaction_sets_aside_the_job_at_fault_and_no_other(
+    owned: Any, make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams.owner, "RETRY_PAUSE_S", 0.0)
+    await owned.assign(0, 1)
+    await owned.active(0, 1)
+    bad = on(0, 3)
+
+    def judge(transaction: Any) -> Outcome:
+        keys = {record.key for write in transaction.writes for record in write.records}
+        return Outcome.POISONED if b"s|" + bad.encode() in keys else Outcome.COMMITTED
+
+    owned.committer.judge = judge
+    for number in range(8):
+        owned.deliver(0, number, define(make_job, on(0, number)))
+    owned.deliver(1, 0, define(make_job, on(1)))
+    good = {on(0, number) for number in range(8)} - {bad} | {on(1)}
+    await owned.told.until(lambda: set(owned.defined()) == good and "quarantined" in owned.told.names)
+    assert [detail[0] for name, detail in owned.told.details if name == "quarantined"] == [bad]
+    owned.committer.judge = lambda _: Outcome.COMMITTED
+    owned.deliver(0, 8, define(make_job, on(0, 8)))
+    owned.deliver(1, 1, define(make_job, on(1, 1)))
+    await owned.told.until(lambda: {on(0, 8), on(1, 1)} <= set(owned.defined()))
+
+
 async def test_inputs_that_were_committed_after_all_are_not_decided_twice(owned: Any, make_job: Any) -> None:
     await owned.assign(0)
     await owned.active(0)

@@ -375,6 +375,51 @@ def test_decisions_of_one_batch_are_bounded(make_rig: Any, make_job: Any) -> Non
     assert sizes == [10, 10, 5]
 
 
+def test_bytes_of_one_batch_are_bounded(make_rig: Any, make_job: Any) -> None:
+    rig = make_rig(batch_bytes_max=1_000_000)
+    at_ms = rig.now_ms + 1_000
+    for number in range(20):
+        rig.define(make_job(f"j{number}", at_ms=at_ms, payload=b"p" * 60_000))
+    sizes = []
+    while (batch := rig.turn()) is not None:
+        sizes.append(len(batch.after))
+    assert sizes == [5, 5, 5, 5]
+    for number in range(20):
+        rig.send(rig.lease(f"j{number}", at_ms))
+    rig.run()
+    rig.advance(1_000)
+    batch = rig.turn()
+    assert len(batch.answers["g"]) == 17
+    rig.run()
+    assert rig.names().count("LeaseGranted") == 20
+
+
+def test_batches_shrink_after_an_abort_and_grow_again(make_rig: Any, make_job: Any) -> None:
+    rig = make_rig(decisions_max=1_000)
+    for number in range(3_000):
+        rig.define(make_job(f"j{number}"))
+    sizes = []
+    for aborted in (True, True, True, True, True, False, False, False, False, False):
+        batch = rig.collect()
+        sizes.append(batch.decisions)
+        if aborted:
+            rig.shard.rolled_back(batch)
+        else:
+            rig.commit(batch)
+    assert sizes == [1_000, 500, 250, 125, 100, 100, 200, 400, 800, 1_000]
+
+
+def test_many_jobs_that_cannot_be_written_are_set_aside_in_one_turn(make_rig: Any, make_job: Any) -> None:
+    rig = make_rig(state_bytes_max=16_384)
+    for number in range(150):
+        definition = make_job(f"bad{number:03}")
+        rig.send(Define(job_id=definition.job_id, request_id="r", definition=definition, request_hash="h" * 10_000))
+    rig.define(make_job("good"))
+    rig.run()
+    assert len(rig.shard.quarantined) == 150
+    assert rig.shard.job("good") is not None
+
+
 def test_a_flood_of_one_tenant_delays_nobody_else(make_rig: Any, make_job: Any) -> None:
     rig = make_rig(decisions_max=100)
     at_ms = rig.now_ms + 1_000

@@ -102,6 +102,14 @@ class System:
         """Return the CPU time so far of each process."""
         return {name: _cpu_seconds(pid) for name, pid in self.pids.items()}
 
+    def commits(self) -> tuple[float, float]:
+        """Return how many transactions the scheduler has committed, and the seconds that they took together."""
+        url = f"http://127.0.0.1:{self.environment['HOROLOG_SCHEDULER__ADMIN_PORT']}/metrics"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        values = dict(line.rsplit(" ", 1) for line in lines if line.startswith("horolog_commit_seconds_"))
+        return float(values["horolog_commit_seconds_count"]), float(values["horolog_commit_seconds_sum"])
+
     def stop(self) -> None:
         """End what was started."""
         for name in [*self.processes]:
@@ -181,10 +189,12 @@ def measure(system: System, rate: float, seconds: float, label: str) -> dict[str
         count, first_due_ms, create_seconds = asyncio.run(create(system.settings(), rate, seconds, label))
         print(f"  {label}: {count} jobs created in {create_seconds:.1f} s; waiting for the window", flush=True)
         _sleep_until(first_due_ms / 1000)
-        before, wall = system.cpu_seconds(), time.monotonic()
+        before, wall, commits = system.cpu_seconds(), time.monotonic(), system.commits()
         _sleep_until(first_due_ms / 1000 + seconds)
         cpu = {name: spent - before[name] for name, spent in system.cpu_seconds().items() if name in before}
         window = time.monotonic() - wall
+        after = system.commits()
+        commits = (after[0] - commits[0], after[1] - commits[1])
         time.sleep(SETTLE_S)
     starts = [line.split() for journal in journals for line in journal.read_text(encoding="utf-8").splitlines()]
     starts = [row for row in starts if row[0].startswith(f"run_{label}-")]
@@ -200,6 +210,8 @@ def measure(system: System, rate: float, seconds: float, label: str) -> dict[str
         "distinct": distinct,
         "create_per_second": round(count / create_seconds),
         "lateness_ms": late,
+        "commits_per_second": round(commits[0] / window, 1),
+        "commit_ms_mean": round(commits[1] * 1000 / commits[0], 1) if commits[0] else None,
         "early": sum(1 for value in lateness if value < 0),
         "cpu_cores": {name: round(spent / window, 3) for name, spent in cpu.items()},
     }
@@ -221,7 +233,8 @@ def _show(result: dict[str, Any]) -> None:
     verdict = "held" if result["held"] else "NOT held"
     lateness = f"p50 {late['p50']:>7.1f} ms  p99 {late['p99']:>8.1f} ms  max {late['max']:>8.1f} ms"
     runs = f"{result['rate']:>7.0f}/s {result['distinct']:>7}/{result['jobs']}"
-    print(f"{runs} {lateness}  {verdict:8}  cores: {cores}", flush=True)
+    commits = f"commits {result['commits_per_second']}/s of {result['commit_ms_mean']} ms"
+    print(f"{runs} {lateness}  {verdict:8} {commits}  cores: {cores}", flush=True)
 
 
 def _cpu_seconds(pid: int) -> float:

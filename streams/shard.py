@@ -71,6 +71,9 @@ DEAD_LETTER_KEY_BYTES_MAX: Final = 1024
 DEAD_LETTER_REASON_CHARS_MAX: Final = 2_000
 """Reasons quote what they refuse."""
 
+TIMERS_AT_ONCE: Final = 32
+"""Taken before the bounds are looked at again: their grants may carry 2 MB of payloads."""
+
 DEAD_LETTERS_MAX: Final = 200
 """Of one batch: with their values they may fill 13 MB."""
 
@@ -399,7 +402,7 @@ class Shard:
         timers = self._timers
         assert timers is not None  # noqa: S101 - collect returns before it is set
         while self._has_room(batch):
-            job_ids = timers.take(min(256, self._decisions_max - batch.decisions))
+            job_ids = timers.take(min(TIMERS_AT_ONCE, self._decisions_max - batch.decisions))
             if not job_ids:
                 return
             for job_id in job_ids:

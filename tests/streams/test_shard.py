@@ -16,7 +16,7 @@ from schemas.partition import partition_for
 from streams.core.commands import CancelRun, Complete, Define, Fail, Heartbeat, Release, Trigger
 from streams.core.identity import run_id_at
 from streams.core.wire import encode_definition
-from streams.shard import DEAD_LETTER_KEY_BYTES_MAX, DEAD_LETTERS_MAX, QUARANTINE_RETRY_MS
+from streams.shard import DEAD_LETTER_KEY_BYTES_MAX, DEAD_LETTERS_MAX, QUARANTINE_RETRY_MS, TIMERS_AT_ONCE
 
 if TYPE_CHECKING:
     from streams.core.commands import Grant
@@ -378,20 +378,21 @@ def test_decisions_of_one_batch_are_bounded(make_rig: Any, make_job: Any) -> Non
 def test_bytes_of_one_batch_are_bounded(make_rig: Any, make_job: Any) -> None:
     rig = make_rig(batch_bytes_max=1_000_000)
     at_ms = rig.now_ms + 1_000
-    for number in range(20):
-        rig.define(make_job(f"j{number}", at_ms=at_ms, payload=b"p" * 60_000))
+    for number in range(40):
+        definition = make_job(f"j{number}", at_ms=at_ms, payload=b"p" * 60_000)
+        rig.send(Define(job_id=definition.job_id, request_id="r", definition=definition, request_hash="h"))
     sizes = []
     while (batch := rig.turn()) is not None:
         sizes.append(len(batch.after))
-    assert sizes == [5, 5, 5, 5]
-    for number in range(20):
+    assert sizes == [9, 9, 9, 9, 4]
+    for number in range(40):
         rig.send(rig.lease(f"j{number}", at_ms))
     rig.run()
     rig.advance(1_000)
     batch = rig.turn()
-    assert len(batch.answers["g"]) == 17
+    assert len(batch.answers["g"]) == TIMERS_AT_ONCE
     rig.run()
-    assert rig.names().count("LeaseGranted") == 20
+    assert rig.names().count("LeaseGranted") == 40
 
 
 def test_batches_shrink_after_an_abort_and_grow_again(make_rig: Any, make_job: Any) -> None:

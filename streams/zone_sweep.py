@@ -13,6 +13,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Final
 
+from schemas.codec import Undecodable
 from streams.core.wire import decode_state
 
 if TYPE_CHECKING:
@@ -49,8 +50,14 @@ class ZoneSweep:
             self.done = True
         if page:
             self._after = page[-1][0]
-        states = [decode_state(data) for _, data in page]
-        return [state for state in states if state.status == "active" and state.zone_data != self._version]
+        return [state for _, data in page if (state := self._of_another_version(data)) is not None]
+
+    def _of_another_version(self, data: bytes) -> JobState | None:
+        try:
+            state = decode_state(data)
+        except Undecodable:
+            return None  # its own timer sets the job aside, with an alert; the partition goes on
+        return state if state.status == "active" and state.zone_data != self._version else None
 
 
 def _number(version: str) -> int:

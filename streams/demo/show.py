@@ -233,6 +233,7 @@ class _Show:
         deadline = time.monotonic() + TAKEOVER_MAX_S
         while len(heir.owned()) < self.settings.topics.partitions:
             self._show_new(journal)
+            self.screen.status(f" {heir.child.name} takes over: {(now_ms() - at_ms) / 1000:.1f} s ")
             heir.child.require_alive()
             if time.monotonic() > deadline:
                 raise DemoError(f"{heir.child.name} did not take over in {TAKEOVER_MAX_S:g} s.\n{heir.child.tail()}")

@@ -87,8 +87,8 @@ def _words(error: ApiError) -> str:
     elif isinstance(error, RateLimitedError):
         hint = f"Repeat after {error.retry_after_seconds or 1:g} s."
     elif isinstance(error, UnavailableError):
-        request_id = error.extra.get("requestId")
-        hint = f"Repeat the command; if it stays so, look for request {request_id} in the gateway's log."
+        request = f"request {error.extra['requestId']}" if "requestId" in error.extra else "this call"
+        hint = f"Repeat the command; if it stays so, look for {request} in the gateway's log."
     elif isinstance(error, ForbiddenError):
         hint = _NEXT["forbidden"]
     else:

@@ -540,7 +540,7 @@ def test_a_state_that_cannot_be_read_stops_its_job_only(rig: Any, make_job: Any,
     due_soon(rig, make_job, "good")
     header, _ = rig.store._states["bad"]
     rig.store._states["bad"] = (header, b"\0\0\0\0\3nonsense")
-    rig.store._meta.clear()  # noqa: SLF001 - a rebuilt store: swept for zone data again
+    rig.store._meta.clear()
     again = make_rig(store=rig.store)
     again.want()
     again.offered()

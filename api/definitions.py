@@ -228,8 +228,6 @@ def _policies(body: JobBody) -> dict[str, Any]:
         changes["queue"] = check_name(body.queue or QUEUE_DEFAULT, "queue")
     if body.overlap is not UNSET:
         changes["overlap"] = body.overlap or "skip"
-        # HTTP has no bound of its own for `allow`: 0 leaves only that of open runs.
-        changes["concurrent_runs_max"] = 0 if body.overlap == "allow" else 1
     if body.max_runs is not UNSET and body.max_runs is not None and body.max_runs < 1:
         raise Problem("invalid_field", "maxRuns: use a whole number from 1, or null.", field="maxRuns")
     return changes

@@ -64,7 +64,7 @@ NOBODY_WAITS: Final = "nobody_waits"
 class LeasePoll(Poll):
     """A poll with its answer to come."""
 
-    __slots__ = ("answered", "connected", "future", "key", "place", "request_id")
+    __slots__ = ("answered", "connected", "ends_at_ms", "future", "key", "place", "request_id")
 
     def __init__(self, key: QueueKey, worker_id: str, max_runs: int, visibility_ms: int, request_id: str) -> None:
         super().__init__(worker_id, max_runs, visibility_ms)
@@ -73,6 +73,8 @@ class LeasePoll(Poll):
         self.future: asyncio.Future[list[Grant]] = asyncio.get_running_loop().create_future()
         self.answered: list[Grant] | None = None
         self.connected = True
+        self.ends_at_ms = 0.0
+        """When its wait is over; monotonic."""
         self.place = 0
         """Rises with each caller that takes this poll over; tells alarms of an earlier one to do nothing."""
 
@@ -145,7 +147,7 @@ class LeaseDesk:
         call = (tenant, queue, request_id)
         if request_id and (repeat := self._repeat(call, worker_id, max_runs, visibility_ms)) is not None:
             if repeat.answered is None:
-                self._alarms.after(max(wait_ms, WAIT_MS_MIN), partial(self._last_moment, repeat, repeat.place))
+                self._wait(repeat, wait_ms)
             return repeat
         poll = LeasePoll(key, worker_id, max_runs, visibility_ms, request_id)
         if self._stopped:
@@ -159,10 +161,15 @@ class LeaseDesk:
         worker = waiters.add(poll, self._clock.monotonic_ms())
         if worker.grants:
             self._touch(key, worker)
-        self._alarms.after(max(wait_ms, WAIT_MS_MIN), partial(self._last_moment, poll, poll.place))
+        self._wait(poll, wait_ms)
         self.settle()
         self._pump(key)
         return poll
+
+    def _wait(self, poll: LeasePoll, wait_ms: int) -> None:
+        wait_ms = max(wait_ms, WAIT_MS_MIN)
+        poll.ends_at_ms = self._clock.monotonic_ms() + wait_ms
+        self._alarms.after(wait_ms, partial(self._last_moment, poll, poll.place))
 
     def abandon(self, poll: LeasePoll) -> None:
         """The caller is gone: the place, or the answer that was not read, is kept for a repeat for `KEEP_PLACE_MS`."""
@@ -363,7 +370,10 @@ class LeaseDesk:
                 break
             until_ms = now_ms + LEASE_AHEAD_MS
             if not worker.prompt:
-                until_ms = min(until_ms, worker.horizon_ms or first_ms + SPREAD_MS)
+                left_ms = max(poll.ends_at_ms for poll in worker.polls) - self._clock.monotonic_ms()
+                until_ms = min(until_ms, worker.horizon_ms or first_ms + SPREAD_MS, now_ms + int(left_ms))
+            if until_ms < first_ms:
+                continue
             picks = ready.pop_ahead(min(worker.free, allowed - used), now_ms, until_ms - now_ms)
             if picks:
                 worker.horizon_ms = until_ms
@@ -503,7 +513,8 @@ class LeaseDesk:
     def _answer(self, poll: LeasePoll, grants: list[Grant]) -> None:
         waiters = self._waiters[poll.key]
         worker = waiters.remove(poll)
-        waiters.answered(poll, len(grants), self._clock.monotonic_ms())
+        if poll.connected:
+            waiters.answered(poll, len(grants), self._clock.monotonic_ms())
         waiters.update(worker)
         self._resolve(poll, grants)
 

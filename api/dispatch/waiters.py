@@ -73,7 +73,9 @@ class QueueWaiters(Generic[P]):
         self._with_free: dict[str, Worker[P]] = {}
         """In the order in which they are served next."""
         self._partly_answered: OrderedDict[str, float] = OrderedDict()
-        """When a worker was last given fewer runs than it asked for."""
+        """When a worker was last given some runs, but fewer than it asked for: tells its habit."""
+        self._answered: OrderedDict[str, float] = OrderedDict()
+        """When a worker was last given fewer runs than it asked for, or none: it may be back at once."""
         self._prompt: OrderedDict[str, None] = OrderedDict()
         self.free = 0
         self.polls = 0
@@ -118,15 +120,14 @@ class QueueWaiters(Generic[P]):
 
     def answered(self, poll: P, runs: int, now_ms: float) -> None:
         """Note an answer, to learn from when the worker is back."""
-        if 0 < runs < poll.max_runs:
-            self._partly_answered[poll.worker_id] = now_ms
-            self._partly_answered.move_to_end(poll.worker_id)
-            if len(self._partly_answered) > HABITS_MAX:
-                self._partly_answered.popitem(last=False)
+        if runs < poll.max_runs:
+            _note(self._answered, poll.worker_id, now_ms)
+            if runs:
+                _note(self._partly_answered, poll.worker_id, now_ms)
 
     def is_expected(self, worker: Worker[P], now_ms: float) -> bool:
         """Tell whether a worker without a poll was answered so recently that it may be back at once."""
-        answered_at_ms = self._partly_answered.get(worker.worker_id)
+        answered_at_ms = self._answered.get(worker.worker_id)
         return answered_at_ms is not None and now_ms - answered_at_ms < PROMPT_MS
 
     def with_free(self) -> list[Worker[P]]:
@@ -173,3 +174,10 @@ class QueueWaiters(Generic[P]):
             self._with_free.pop(worker.worker_id, None)
             if worker.idle:
                 self._workers.pop(worker.worker_id, None)
+
+
+def _note(times: OrderedDict[str, float], worker_id: str, now_ms: float) -> None:
+    times[worker_id] = now_ms
+    times.move_to_end(worker_id)
+    if len(times) > HABITS_MAX:
+        times.popitem(last=False)

@@ -335,6 +335,30 @@ async def test_a_worker_that_stays_away_is_prompt_no_more(bench: Bench) -> None:
     assert [request.job_id for request in await sent_requests(bench)][1:] == ["job1"]
 
 
+async def test_a_run_due_after_the_end_of_a_poll_is_not_asked_for(bench: Bench) -> None:
+    task = poll(bench, max_runs=1, wait_ms=500)
+    await bench.settle()
+    bench.offers(bench.offer(1, due_in_ms=600))
+    assert await sent_requests(bench) == []
+    await bench.advance(500)
+    assert await task == []
+
+
+async def test_a_worker_that_was_answered_empty_may_be_back_for_a_late_grant(bench: Bench) -> None:
+    await make_prompt(bench)
+    task = poll(bench, max_runs=1, wait_ms=1000)
+    await bench.advance(400)
+    bench.offers(bench.offer(1, due_in_ms=1200))
+    await bench.advance(600 + LAST_GRANTS_MS)
+    assert await task == []
+    request = bench.requests()[-1]
+    bench.grant([request])
+    again = poll(bench, max_runs=1)
+    await bench.settle()
+    assert [grant.run_id for grant in await again] == [request.run_id]
+    assert bench.releases() == []
+
+
 async def test_a_worker_that_was_filled_is_not_judged(bench: Bench) -> None:
     await make_prompt(bench)
     full = poll(bench, max_runs=1)

@@ -447,7 +447,7 @@ class Shard:
         """Decide one command on overlay state and fold its events in; return the reply."""
         batch.decisions += 1
         job_id = command.job_id
-        if self._is_set_aside(job_id, context.now_ms):
+        if self.quarantined and self._is_set_aside(job_id, context.now_ms):
             return self._refuse(batch, command, cause, self.quarantined[job_id])
         try:
             job = self._current(batch, job_id)

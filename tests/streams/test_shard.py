@@ -291,6 +291,19 @@ def test_a_heartbeat_counts_from_its_append_and_not_from_its_consumption(rig: An
     assert rig.names("j")[-2:] == ["LeaseExpired", "RunRetried"]
 
 
+def test_heartbeats_are_remembered_for_as_long_as_their_lease_lives(rig: Any, make_job: Any) -> None:
+    grant = granted(rig, make_job)
+    rig.send(Heartbeat(job_id="j", run_id=grant.run_id, lease_token=1))
+    rig.run()
+    assert rig.shard._heartbeats == {grant.run_id: rig.now_ms}
+    rig.send(Complete(job_id="j", run_id=grant.run_id, lease_token=1))
+    batch = rig.collect()
+    rig.shard.rolled_back(batch)
+    assert rig.shard._heartbeats != {}
+    rig.run()
+    assert rig.shard._heartbeats == {}
+
+
 def test_a_lease_expires_only_with_proof_that_all_earlier_commands_were_consumed(rig: Any, make_job: Any) -> None:
     granted(rig, make_job)
     rig.advance(VISIBILITY_MS + 1_000)

@@ -31,6 +31,5 @@ def add_demo(app: typer.Typer) -> None:
             code: int = importlib.import_module("streams.demo.show").run_demo(options)
         except DemoError as error:
             typer.echo(str(error), err=True)
-            typer.echo(f"Logs are in {options.directory}/sessions. To begin anew: rm -r {options.directory}", err=True)
             code = EXIT_FAILED
         raise typer.Exit(code)

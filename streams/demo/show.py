@@ -123,8 +123,12 @@ class _Show:
     def play(self) -> int:
         """See the module."""
         self.session.mkdir(parents=True)
-        self._set_stage()
-        self._register()
+        try:
+            self._set_stage()
+            self._register()
+        except DemoError as error:
+            anew = f"All logs: {self.session}. To begin anew: rm -r {self.options.directory}"
+            raise DemoError(f"{error}\n{anew}") from error
         self.stop.patient = True
         journal = Journal(self.session / WORKER_OUT)
         self._live(journal)

@@ -37,7 +37,5 @@ format: setup
 demo: setup
 	@$(BIN)/horologd demo $(if $(FOR),--for $(FOR)) $(if $(filter free,$(PORTS)),--free-ports)
 
-FOR ?= 120
-SEED ?= 1
 chaos: setup
-	$(BIN)/python -m tests.chaos.run --for $(FOR) --seed $(SEED)
+	$(BIN)/python -m tests.chaos.run --for $(or $(FOR),120) --seed $(or $(SEED),1)

@@ -17,6 +17,7 @@ from streams.audit.checker import check
 from streams.audit.journals import Faults, Limits
 from streams.audit.log_view import TOPICS, LogRecord, LogView
 from streams.core import events as ev
+from streams.core.time import OneOffSpec
 from tests.chaos.harness.cluster import now_ms
 
 if TYPE_CHECKING:
@@ -63,16 +64,21 @@ class Verdict(msgspec.Struct, kw_only=True):
         }
 
     def lateness_ms(self, from_ms: int, to_ms: int) -> list[int]:
-        """Give first grant minus scheduled instant of the runs that fell due in [from_ms, to_ms], sorted."""
+        """Give how late the one-off jobs that fell due in [from_ms, to_ms] were granted first, sorted.
+
+        Counted from the scheduled instant, or from the definition's record where that came later. Runs of other jobs
+        are left out: they may rightly wait for an earlier run or the end of a pause.
+        """
         due: dict[str, int] = {}
         late: dict[str, int] = {}
         for item in self.view.history:
+            stamp_ms, job_id = item.record.timestamp_ms, item.entry.job_id
             for event in item.entry.events:
-                if isinstance(event, ev.RunOpened) and event.kind == "schedule":
-                    due[event.run_id] = event.scheduled_at_ms
-                elif isinstance(event, ev.LeaseGranted) and event.run_id in due:
-                    late.setdefault(event.run_id, item.record.timestamp_ms - due[event.run_id])
-        return sorted(late[run_id] for run_id, at_ms in due.items() if run_id in late and from_ms <= at_ms <= to_ms)
+                if isinstance(event, ev.JobDefined) and isinstance(event.definition.schedule, OneOffSpec):
+                    due[job_id] = max(stamp_ms, event.definition.schedule.at_ms)
+                elif isinstance(event, ev.LeaseGranted) and job_id in due:
+                    late.setdefault(job_id, stamp_ms - due[job_id])
+        return sorted(late[job_id] for job_id, at_ms in due.items() if job_id in late and from_ms <= at_ms <= to_ms)
 
 
 def judge(cluster: Cluster, driver: Driver, limits: Limits = LIMITS) -> Verdict:

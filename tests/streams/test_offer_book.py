@@ -127,7 +127,9 @@ def test_an_offer_that_lapsed_goes_elsewhere_whoever_has_the_turn(market: Market
     market.wants("h")
     market.candidate("j")
     holder = [*market.offered()]
-    for _ in range(5):
+    for passes_between in (0, 1, 0, 1, 2, 3):
+        for _ in range(passes_between):
+            assert market.offered() == {}
         market.now_ms += OFFER_TTL_MS
         before, holder = holder, [*market.offered()]
         assert holder != before

@@ -13,6 +13,7 @@ import pytest_asyncio
 import streams.owner
 from schemas.partition import partition_for
 from streams.core.commands import Define
+from streams.takeover import Takeover
 from streams.transaction import Outcome
 
 if TYPE_CHECKING:
@@ -324,6 +325,36 @@ async def test_a_take_over_that_was_overtaken_leaves_no_store_open(owned: Any) -
     assert sorted(owned.stores.now_open()) == [0, 1]
     assert owned.told.names.count("ready") == 1
     assert owned.owner.failure is None
+
+
+async def test_the_next_take_over_begins_when_the_stores_of_the_overtaken_one_are_closed(
+    owned: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    open_at_start: list[list[int]] = []
+
+    class Unwary(Takeover):
+        """Does not notice that the assignment has moved on, as one that was just looking elsewhere."""
+
+        def run(self, partitions: Any) -> Any:
+            open_at_start.append(owned.stores.now_open())
+            self._still_current = lambda: True
+            found = super().run(partitions)
+            if len(open_at_start) == 1:
+                loop.call_soon_threadsafe(begun.set)
+                assert go_on.wait(WAIT_S)
+            return found
+
+    monkeypatch.setattr(streams.owner, "Takeover", Unwary)
+    await owned.assign(0)
+    await asyncio.wait_for(begun.wait(), WAIT_S)
+    await owned.owner.revoked()
+    await owned.assign(0)
+    go_on.set()
+    await owned.active(0)
+    assert open_at_start == [[], []]
+    assert owned.stores.now_open() == [0]
 
 
 async def test_every_store_is_closed_exactly_once_at_the_end(owned: Any) -> None:

@@ -7,12 +7,14 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+from confluent_kafka import KafkaException
 
 from schemas.config import Settings, load_settings
 from schemas.topics import Topic, topic_name
 from streams.core.envelopes import Marker
 from streams.core.state import JobState
 from streams.core.wire import encode_marker, encode_state
+from streams.kafka_dev import wait_until
 from streams.ledger_log import KafkaLedgerLog
 from streams.owner import input_topics
 from streams.store.interface import IndexHeader
@@ -100,8 +102,18 @@ class Recording:
 @pytest.fixture
 def log(settings: Settings) -> Iterator[Recording]:
     log = KafkaLedgerLog(settings, settings.kafka.client_config())
+    assert wait_until(lambda: has_leaders(log), WAIT_S)
     yield Recording(log)
     log.close()
+
+
+def has_leaders(log: KafkaLedgerLog) -> bool:
+    """Whether the new topics can be asked already; the owner tries again where they cannot."""
+    try:
+        log.ledger_ends(range(PARTITIONS), stable=True)
+    except KafkaException:
+        return False
+    return True
 
 
 class Predecessor:

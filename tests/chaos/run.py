@@ -83,7 +83,10 @@ def campaign(bootstrap_servers: str, root: Path, chosen: argparse.Namespace) -> 
         verdict = judge(cluster, driver)
         tell(verdict, faults.injected, driver)
         failed = sum(1 for _ in cluster.log_lines("job_quarantined")) + len(driver.gave_up)
-        say(f"stale transactions refused by the broker: {verdict.stale_refused}; calls given up: {len(driver.gave_up)}")
+        say(
+            f"stale transactions refused by the broker: {verdict.stale_refused}; records that stayed hidden: "
+            f"{verdict.hidden}; calls given up: {len(driver.gave_up)}"
+        )
         return 0 if verdict.report.ok and not failed else 1
 
 

@@ -39,6 +39,7 @@ def test_frozen_owners_wake_up_refused_and_nothing_of_theirs_is_seen(make_cluste
 
     assert verdict.report.ok, verdict.report.to_table()
     assert driver.gave_up == []
+    assert verdict.hidden > 0
     refused = cluster.refused()
     assert verdict.stale_refused >= len(FREEZES), refused
     assert any(line["outcome"] == "stale" for line in refused), refused

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SEED = 5
 
 
-def test_joins_stops_rolling_restarts_and_storms_over_one_data_directory(
+def test_joins_rolling_restarts_and_storms_over_one_data_directory(
     make_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
     cluster = make_cluster()
@@ -29,7 +29,6 @@ def test_joins_stops_rolling_restarts_and_storms_over_one_data_directory(
     driver.start()
     campaign = Campaign(cluster, random.Random(SEED))  # noqa: S311 - repeatable
     campaign.join()
-    campaign.graceful_stop()
     campaign.rolling_restart()
     campaign.storm()
 

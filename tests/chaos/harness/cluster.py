@@ -42,11 +42,11 @@ Inputs = Literal["any", "some", "none"]
 STEPS: Final[tuple[Step, ...]] = ("begin", "produce", "flush", "offsets", "commit", "apply")
 
 FAST: Final = {
-    "scheduler.session_timeout_ms": "3000",
+    "scheduler.session_timeout_ms": "2000",
     "scheduler.heartbeat_interval_ms": "300",
     "scheduler.rebalance_timeout_ms": "6000",
 }
-"""Settings for tests: half the usual session, so that twice the faults fit into the same time."""
+"""Settings for tests: a third of the usual session, so that three times the faults fit into the same time."""
 
 BROKER: Final = {"group.min.session.timeout.ms": "1000"}
 """What the broker needs for FAST."""

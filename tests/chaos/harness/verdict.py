@@ -11,19 +11,17 @@ import math
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from streams.audit.checker import check
 from streams.audit.journals import Faults, Limits
+from streams.audit.kafka_reader import read_run
 from streams.audit.log_view import TOPICS, LogRecord, LogView
 from streams.core import events as ev
 from streams.core.time import OneOffSpec
-from tests.chaos.harness.cluster import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from schemas.config import Settings
     from streams.audit.report import Report
     from tests.chaos.harness.cluster import Cluster
     from tests.chaos.harness.driver import Driver
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 KEPT: Final = "run.msgpack"
 """What was judged, in the cluster's directory; `python -m tests.chaos.judge_again FILE` judges and explains it."""
 
-READ_MAX: Final = 2_000
-READ_TIMEOUT_S: Final = 10.0
 CLOCK_ERROR_MS: Final = 50
 """Driver and broker share the machine's clock; librdkafka and the broker round to whole milliseconds."""
 
@@ -46,6 +42,8 @@ class Verdict(msgspec.Struct, kw_only=True):
     report: Report
     view: LogView
     stale_refused: int
+    hidden: int
+    """Records of owners that only a read_uncommitted consumer sees: those of refused and aborted transactions."""
 
     def markers(self) -> dict[int, list[int]]:
         """Give the broker's times of every commit, by partition."""
@@ -86,67 +84,21 @@ def judge(cluster: Cluster, driver: Driver, limits: Limits = LIMITS) -> Verdict:
     driver.drain()
     for scheduler in cluster.schedulers:
         scheduler.stop()
-    view = read_log(cluster)
+    reading = read_run(cluster.settings)
+    refused = frozenset(
+        ("ledger", partition, offset) for line in cluster.refused() for partition, offset in line["markers"]
+    )
+    view = LogView(
+        _records(reading.view),
+        committed=reading.view.committed,
+        end_at_ms=reading.view.end_at_ms,
+        refused=refused,
+    )
     faults = Faults(faults=(*cluster.faults, *driver.faults), clock_error_ms=CLOCK_ERROR_MS)
     report = check(view, driver.journals, faults, limits)
     kept = (_records(view), dict(view.committed), view.end_at_ms, sorted(view.refused), driver.journals, faults)
     (cluster.root / KEPT).write_bytes(msgspec.msgpack.encode(kept))
-    return Verdict(report=report, view=view, stale_refused=cluster.stale_refused())
-
-
-def read_log(cluster: Cluster) -> LogView:
-    """Read every topic to its end, as a read_committed consumer, and the group's offsets."""
-    settings = cluster.settings
-    consumer = Consumer(
-        settings.kafka.client_config()
-        | {
-            "group.id": settings.scheduler.group_id,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-        }
-    )
-    try:
-        records = [record for topic in TOPICS for record in _read(consumer, settings, topic)]
-        commands = f"{settings.kafka.namespace}commands"
-        asked = [TopicPartition(commands, partition) for partition in range(settings.topics.partitions)]
-        committed = {at.partition: max(at.offset, 0) for at in consumer.committed(asked, timeout=READ_TIMEOUT_S)}
-    finally:
-        consumer.close()
-    refused = frozenset(
-        ("ledger", partition, offset) for line in cluster.refused() for partition, offset in line["markers"]
-    )
-    return LogView(records, committed=committed, end_at_ms=now_ms(), refused=refused)
-
-
-def _read(consumer: Consumer, settings: Settings, topic: str) -> list[LogRecord]:
-    name = f"{settings.kafka.namespace}{topic}"
-    known = consumer.list_topics(name, timeout=READ_TIMEOUT_S).topics[name].partitions
-    consumer.assign([TopicPartition(name, partition, 0) for partition in known])
-    left, records = set(known), []
-    while left:
-        messages = consumer.consume(READ_MAX, 0.2)
-        for message in messages:
-            error, partition = message.error(), message.partition()
-            if error is None:
-                key, value = message.key(), message.value()
-                records.append(
-                    LogRecord(
-                        topic=topic,
-                        partition=partition if partition is not None else -1,
-                        offset=message.offset() or 0,
-                        timestamp_ms=message.timestamp()[1],
-                        key=key if isinstance(key, bytes) else None,
-                        value=value if isinstance(value, bytes) else None,
-                    )
-                )
-            elif error.code() == KafkaError._PARTITION_EOF:
-                left.discard(partition if partition is not None else -1)
-            elif not error.retriable():
-                raise AssertionError(f"{name}: {error}")
-    consumer.unassign()
-    return records
+    return Verdict(report=report, view=view, stale_refused=cluster.stale_refused(), hidden=sum(reading.hidden.values()))
 
 
 def _records(view: LogView) -> list[LogRecord]:

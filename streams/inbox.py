@@ -21,6 +21,10 @@ RECORDS_MAX: Final = 20_000
 rate; beyond it the source waits, and Kafka keeps the rest."""
 
 
+BYTES_MAX: Final = 32 * 1024 * 1024
+"""Of one partition: records may have a megabyte each, and their number alone would bound nothing."""
+
+
 class Input(NamedTuple):
     """One record of an input topic, undecoded."""
 
@@ -36,11 +40,13 @@ class Inbox:
     """Held inputs of one partition, in the order of their delivery."""
 
     records_max = RECORDS_MAX
-    """The source waits beyond it."""
+    bytes_max = BYTES_MAX
+    """The source waits beyond either."""
 
     def __init__(self, floors: Mapping[Source, int]) -> None:
         """`floors`: the next offset to consume of each source."""
         self._held: deque[Input] = deque()
+        self._bytes = 0
         self._next_delivery: dict[Source, int] = dict(floors)
         self._consumed: dict[Source, int] = dict(floors)
 
@@ -50,7 +56,7 @@ class Inbox:
     @property
     def full(self) -> bool:
         """Whether the source should wait."""
-        return len(self._held) >= self.records_max
+        return len(self._held) >= self.records_max or self._bytes >= self.bytes_max
 
     @property
     def held(self) -> Sequence[Input]:
@@ -68,6 +74,7 @@ class Inbox:
             return False
         self._next_delivery[item.source] = item.offset + 1
         self._held.append(item)
+        self._bytes += len(item.value or b"")
         return True
 
     def take(self, records_max: int) -> list[Input]:
@@ -75,6 +82,7 @@ class Inbox:
         taken = [self._held.popleft() for _ in range(min(records_max, len(self._held)))]
         for item in taken:
             self._consumed[item.source] = item.offset + 1
+            self._bytes -= len(item.value or b"")
         return taken
 
     def restore(self, taken: Sequence[Input]) -> None:
@@ -82,3 +90,4 @@ class Inbox:
         for item in reversed(taken):
             self._consumed[item.source] = item.offset
             self._held.appendleft(item)
+            self._bytes += len(item.value or b"")

@@ -576,5 +576,6 @@ def shard_settings(settings: Settings) -> ShardSettings:
         idle_marker_ms=scheduler.idle_marker_ms,
         open_runs_max=scheduler.open_runs_max,
         inbox_records_max=scheduler.inbox_records_max,
+        inbox_bytes_max=scheduler.inbox_bytes_max,
         batch_bytes_max=scheduler.tick_bytes_max,
     )

@@ -36,7 +36,7 @@ from streams.core.wire import (
     receive_definition,
     request_hash,
 )
-from streams.inbox import RECORDS_MAX, SOURCES, Inbox, Input, Source
+from streams.inbox import BYTES_MAX, RECORDS_MAX, SOURCES, Inbox, Input, Source
 from streams.lease_view import lease_view
 from streams.offer_book import LANES, LINE_HEAD_MAX, Candidate, Line, OfferBook
 from streams.sealing import Sealer, UnsealableError, index_header
@@ -107,6 +107,7 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     idle_marker_ms: int = 10_000
     open_runs_max: int = 64
     inbox_records_max: int = RECORDS_MAX
+    inbox_bytes_max: int = BYTES_MAX
     batch_bytes_max: int = 8 * 1024 * 1024
 
 
@@ -133,6 +134,7 @@ class Shard:
         self.clock = clock
         self.inbox = Inbox(floors)
         self.inbox.records_max = settings.inbox_records_max
+        self.inbox.bytes_max = settings.inbox_bytes_max
         self.book = OfferBook(partition)
         self.quarantined: dict[str, str] = {}
         """Job to the reason; soft state, told as an alert."""

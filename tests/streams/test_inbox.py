@@ -76,6 +76,22 @@ def test_the_source_waits_while_the_inbox_is_full() -> None:
     assert not inbox.full
 
 
+def test_the_source_waits_while_the_inbox_holds_too_many_bytes() -> None:
+    inbox = Inbox(FLOORS)
+    inbox.bytes_max = 2
+    inbox.push(record(10))
+    assert not inbox.full
+    inbox.push(record(11))
+    assert inbox.full
+    taken = inbox.take(1)
+    assert not inbox.full
+    inbox.restore(taken)
+    assert inbox.full
+    inbox.take(2)
+    inbox.push(Input("definitions", 5, 0, b"k", None))
+    assert not inbox.full
+
+
 @given(st.lists(st.tuples(st.sampled_from(("push", "repeat", "take", "abort")), st.integers(1, 5)), max_size=60))
 def test_every_record_is_taken_for_good_exactly_once_and_in_order(steps: list[tuple[str, int]]) -> None:
     inbox = Inbox({"commands": 0, "definitions": 0})

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 PROMPT_MS: Final = 100
 """A worker that polls from a loop of its own is back within milliseconds; one that works first is not."""
 
+PATIENCE_MS: Final = 1_000
+"""While no other worker has a free slot, a late grant waits this long for its own: to release it would gain nothing."""
+
 HABITS_MAX: Final = 10_000
 """Workers of one queue whose habit is remembered."""
 
@@ -126,9 +129,10 @@ class QueueWaiters(Generic[P]):
                 _note(self._partly_answered, poll.worker_id, now_ms)
 
     def is_expected(self, worker: Worker[P], now_ms: float) -> bool:
-        """Tell whether a worker without a poll was answered so recently that it may be back at once."""
+        """Tell whether to wait for a worker without a poll: answered just now, or nobody else could take a run."""
         answered_at_ms = self._answered.get(worker.worker_id)
-        return answered_at_ms is not None and now_ms - answered_at_ms < PROMPT_MS
+        patience_ms = PROMPT_MS if self.free else PATIENCE_MS
+        return answered_at_ms is not None and now_ms - answered_at_ms < patience_ms
 
     def with_free(self) -> list[Worker[P]]:
         """Give the workers with free slots, the one to be served next first."""

@@ -18,7 +18,7 @@ from api.dispatch.lease_desk import (
     SWEEP_MS,
     WAIT_MS_MIN,
 )
-from api.dispatch.waiters import PROMPT_MS
+from api.dispatch.waiters import PATIENCE_MS, PROMPT_MS
 from streams.core.commands import Reply
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ async def test_a_grant_with_nobody_waiting_is_released_at_once(bench: Bench) -> 
     (request,) = await sent_requests(bench)
     await bench.advance(1000 + LAST_GRANTS_MS)
     assert await task == []
-    await bench.advance(PROMPT_MS)
+    await bench.advance(PATIENCE_MS)
     bench.grant([request], token=9)
     await bench.advance(60)
     assert bench.releases() == [request.run_id]
@@ -333,6 +333,23 @@ async def test_a_worker_that_stays_away_is_prompt_no_more(bench: Bench) -> None:
     await bench.settle()
     bench.offers(bench.offer(1, due_in_ms=300), bench.offer(2, due_in_ms=800))
     assert [request.job_id for request in await sent_requests(bench)][1:] == ["job1"]
+
+
+async def test_a_late_grant_waits_longer_for_its_worker_only_while_nobody_else_has_a_slot(bench: Bench) -> None:
+    first = poll(bench, max_runs=5)
+    await bench.settle()
+    bench.offers(bench.offer(1), bench.offer(2))
+    one, two = await sent_requests(bench)
+    bench.grant([one])
+    await bench.advance(LINGER_MS)
+    await first
+    await bench.advance(PROMPT_MS)
+    bench.grant([two])
+    await bench.advance(PROMPT_MS)
+    assert bench.releases() == []
+    poll(bench, "other", max_runs=1)
+    await bench.advance(2 * PROMPT_MS)
+    assert bench.releases() == [two.run_id]
 
 
 async def test_a_run_due_after_the_end_of_a_poll_is_not_asked_for(bench: Bench) -> None:

@@ -115,6 +115,7 @@ class _Process:
         worker = faust.Worker(
             self._app, loop=self._loop, loglevel=self._settings.log.level, override_logging=False, quiet=True
         )
+        worker.spinner = None  # it would write its escape sequences between the log lines
         try:
             worker.execute_from_commandline()
         except SystemExit as end:

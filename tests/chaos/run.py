@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -97,6 +98,8 @@ def tell(verdict: Verdict, injected: list[Injected], driver: Driver) -> None:
     for execution in driver.journals.executions:
         executed[execution.run_id] = executed.get(execution.run_id, 0) + 1
     say(f"runs executed: {len(executed)}, more than once: {sum(times > 1 for times in executed.values())}")
+    workers = Counter(fault.kind for fault in driver.faults)
+    say(f"faults of workers: {dict(workers)}")
     say(f"\n{'fault':<24}{'times':>6}{'gap p50':>9}{'gap max':>9}{'others max':>12}{'late max':>10}   (seconds)")
     figures = []
     for kind in sorted({fault.kind for fault in injected}):

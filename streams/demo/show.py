@@ -119,6 +119,8 @@ class _Show:
         self.faults: list[Fault] = []
         self.job_ids: list[str] = []
         self.gap: tuple[int, int] | None = None
+        self.live_ms = self.began_ms
+        """From here on everything is up: what fell due before was late for want of it."""
 
     def play(self) -> int:
         """See the module."""
@@ -197,6 +199,7 @@ class _Show:
     def _live(self, journal: Journal) -> None:
         for_s = self.options.for_s
         began_s = time.monotonic()
+        self.live_ms = now_ms()
         kill_at_s = began_s + (KILL_AFTER_S if for_s is None else for_s * KILL_AT)
         end_s = None if for_s is None else began_s + for_s
         until = "until Ctrl-C" if for_s is None else f"for {for_s:g} s"
@@ -268,7 +271,7 @@ class _Show:
         good = "bold green" if verdict.clean else "bold red"
         for sentence in verdict.sentences():
             self.screen.say(sentence, good)
-        self.screen.say(f"Lateness: {lateness_sentence(self.attempts, self.began_ms, self.gap)}.")
+        self.screen.say(f"Lateness: {lateness_sentence(self.attempts, self.live_ms, self.gap)}.")
         if self.gap is None:
             self.screen.say("No owner was killed: the demo ended before that.")
         else:

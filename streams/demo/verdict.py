@@ -132,9 +132,9 @@ def _ran(view: LogView, began_ms: int) -> dict[str, int]:
     return ran
 
 
-def lateness_sentence(attempts: list[Attempt], began_ms: int, gap: tuple[int, int] | None) -> str:
-    """Tell the lateness of first attempts that fell due in this session, all and without the take-over."""
-    first = [row for row in attempts if row.attempt == 1 and row.scheduled_ms >= began_ms]
+def lateness_sentence(attempts: list[Attempt], live_ms: int, gap: tuple[int, int] | None) -> str:
+    """Tell the lateness of first attempts that fell due from `live_ms` on, all and without the take-over."""
+    first = [row for row in attempts if row.attempt == 1 and row.scheduled_ms >= live_ms]
     every = lateness_of([row.late_ms for row in first])
     text = f"scheduled instant to handler start, {every.runs} runs: p50 {every.p50_ms} ms, p99 {every.p99_ms} ms"
     if gap is None:

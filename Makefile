@@ -4,6 +4,7 @@
 #   make test    setup, lint, and every test, on a real Kafka that the tests start and stop
 #   make format  let ruff format the code
 #   make chaos FOR=seconds SEED=n   kills, freezes and restarts at random on a real Kafka, then judgement and figures
+#   make bench   latency at 500 runs/s, and the highest rate held for 60 s, on a Kafka of its own; some 10 minutes
 #   make demo    everything at work, in the terminal, until Ctrl-C; FOR=40 ends by itself; PORTS=free chooses free ports
 
 VENV := .venv
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DELETE_ON_ERROR:
-.PHONY: setup lint test format chaos demo
+.PHONY: setup lint test format bench chaos demo
 
 setup: $(INSTALLED)
 	@$(BIN)/horologd kafka fetch
@@ -33,6 +34,9 @@ test: lint
 
 format: setup
 	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/python -m benchmarks.bench_e2e $(BENCH)
 
 demo: setup
 	@$(BIN)/horologd demo $(if $(FOR),--for $(FOR)) $(if $(filter free,$(PORTS)),--free-ports)

@@ -156,9 +156,11 @@ class _Process:
             await self._app.crash(self._owner.failure)
 
     async def _beat(self) -> None:
-        interval_s = self._settings.scheduler.watchdog_timeout_ms / BEATS_PER_TIMEOUT / 1000
+        timeout_ms = self._settings.scheduler.watchdog_timeout_ms
+        interval_s = timeout_ms / BEATS_PER_TIMEOUT / 1000
         while True:
-            self._watchdog.beat()
+            if self._owner.stalled_ms() < timeout_ms:
+                self._watchdog.beat()
             await asyncio.sleep(interval_s)
 
     def _heard(self, demand: Demand) -> None:

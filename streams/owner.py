@@ -149,8 +149,7 @@ class Owner:
         """Where this process answers queries; told to everybody in topic `owners`."""
         self.failure: BaseException | None = None
         """Why the loop ended by itself; None after a stop."""
-        self.turned_at_ms = runtime.monotonic_ms()
-        """When the loop last turned, for the watchdog."""
+        self._turned_at_ms = runtime.monotonic_ms()
 
     # --- input ---
 
@@ -241,7 +240,7 @@ class Owner:
         try:
             while not self._stopped:
                 self._wake.clear()
-                self.turned_at_ms = self._runtime.monotonic_ms()
+                self._turned_at_ms = self._runtime.monotonic_ms()
                 if not self._holding:
                     await self._turn()
                 self._room.set()
@@ -250,6 +249,12 @@ class Owner:
             self.failure = error
             self._stopped = self._holding = True
             raise
+
+    def stalled_ms(self) -> float:
+        """Return how long the loop has not turned, for the watchdog; a transaction in flight has bounds of its own."""
+        if self._in_flight is not None:
+            return 0.0
+        return self._runtime.monotonic_ms() - self._turned_at_ms
 
     async def _turn(self) -> None:
         now_ms = self._runtime.monotonic_ms()

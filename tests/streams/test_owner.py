@@ -471,3 +471,27 @@ async def test_the_loop_sleeps_while_nothing_is_to_be_done(owned: Any) -> None:
     await owned.active(0, 1)
     await owned.owner._turn()
     assert owned.owner._wait_ms() > 1
+
+
+# --- the watchdog's question ---
+
+
+async def test_a_loop_that_no_longer_turns_counts_as_stalled(owned: Any) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    assert owned.owner.stalled_ms() < WAIT_S * 1000
+    owned.task.cancel()
+    await asyncio.gather(owned.task, return_exceptions=True)
+    owned.owner._turned_at_ms -= 60_000
+    assert owned.owner.stalled_ms() >= 60_000
+
+
+async def test_a_transaction_in_flight_is_no_stall_it_has_its_own_bounds(owned: Any, make_job: Any) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    gate = Gate(owned)
+    owned.deliver(0, 0, define(make_job, on(0)))
+    await asyncio.wait_for(gate.entered.wait(), WAIT_S)
+    owned.owner._turned_at_ms -= 60_000
+    assert owned.owner.stalled_ms() == 0.0
+    gate.opened.set()

@@ -13,7 +13,7 @@ import msgspec
 from streams.audit.checker import check
 from streams.audit.journals import Fault, Faults, Journals, Limits
 from streams.audit.kafka_reader import read_run
-from streams.audit.report import Report, lateness_of
+from streams.audit.report import Report
 from streams.audit.stories import tell
 from streams.core import events as ev
 from streams.demo.jobs import WAYS, way_of
@@ -135,9 +135,17 @@ def _ran(view: LogView, began_ms: int) -> dict[str, int]:
 def lateness_sentence(attempts: list[Attempt], live_ms: int, gap: tuple[int, int] | None) -> str:
     """Tell the lateness of first attempts that fell due from `live_ms` on, all and without the take-over."""
     first = [row for row in attempts if row.attempt == 1 and row.scheduled_ms >= live_ms]
-    every = lateness_of([row.late_ms for row in first])
-    text = f"scheduled instant to handler start, {every.runs} runs: p50 {every.p50_ms} ms, p99 {every.p99_ms} ms"
+    text = f"scheduled instant to handler start, {_percentiles(first)}"
     if gap is None:
         return text
-    calm = lateness_of([row.late_ms for row in first if not gap[0] <= row.scheduled_ms <= gap[1]])
-    return f"{text}; without the take-over, {calm.runs} runs: p50 {calm.p50_ms} ms, p99 {calm.p99_ms} ms"
+    calm = [row for row in first if not gap[0] <= row.scheduled_ms <= gap[1]]
+    return f"{text}; without the take-over, {_percentiles(calm)}"
+
+
+def _percentiles(attempts: list[Attempt]) -> str:
+    """Tell p50 and p99 by nearest rank: of fewer than a hundred runs, p99 is the latest."""
+    if not attempts:
+        return "no runs"
+    late_ms = sorted(row.late_ms for row in attempts)
+    p50, p99 = (late_ms[-(-len(late_ms) * rank // 100) - 1] for rank in (50, 99))
+    return f"{len(late_ms)} runs: p50 {p50} ms, p99 {p99} ms"

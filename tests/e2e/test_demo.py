@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -12,7 +13,9 @@ import pytest
 
 from schemas.config import ENV_PREFIX
 from streams.demo import show
+from streams.demo.journal import Attempt, Journal, executions
 from streams.demo.processes import DemoError
+from streams.demo.verdict import lateness_sentence
 
 RUNS_SHOWN_S = 40
 DEMO_MAX_S = 280  # set-up and verdict take some 15 s on an idle machine
@@ -63,3 +66,66 @@ def test_a_demo_says_which_ports_are_taken(monkeypatch: pytest.MonkeyPatch) -> N
 def test_two_demos_do_not_share_a_directory(tmp_path: Path) -> None:
     with show.only_one(tmp_path), pytest.raises(DemoError, match="already"), show.only_one(tmp_path):
         pass
+
+
+def lines(*documents: dict[str, object]) -> bytes:
+    return b"".join(json.dumps(document).encode() + b"\n" for document in documents)
+
+
+def started(at_ms: int, attempt: int = 1) -> dict[str, object]:
+    about = {"runId": "r", "jobId": "demo-http-x", "scheduledMs": 1_000, "worker": "w", "leaseToken": attempt}
+    return {"what": "started", "atMs": at_ms, "attempt": attempt, **about}
+
+
+def finished(at_ms: int, attempt: int, outcome: str) -> dict[str, object]:
+    return {"what": "finished", "atMs": at_ms, "runId": "r", "attempt": attempt, "outcome": outcome}
+
+
+def test_a_journal_is_followed_as_it_grows_also_through_a_half_written_line(tmp_path: Path) -> None:
+    path = tmp_path / "worker.out"
+    whole = lines(started(1_010), finished(1_020, 1, "fail"), started(3_000, 2), finished(3_010, 2, "complete"))
+    cut = len(lines(started(1_010), finished(1_020, 1, "fail"))) + 10
+    path.write_bytes(whole[:cut])
+    journal = Journal(path)
+
+    first = journal.new()
+    path.write_bytes(whole)
+    second = journal.new()
+
+    assert [(row.attempt, row.outcome, row.late_ms) for row in first] == [(1, "fail", 10)]
+    assert [(row.attempt, row.outcome, row.late_ms) for row in second] == [(2, "complete", 2_000)]
+    assert journal.new() == []
+
+
+def test_executions_keep_those_that_did_not_end(tmp_path: Path) -> None:
+    path = tmp_path / "worker.out"
+    path.write_bytes(lines(started(1_010), finished(1_020, 1, "fail"), started(3_000, 2)) + b'{"what": "fin')
+
+    found = executions([path])
+
+    assert [(one.attempt, one.started_at_ms, one.ended_at_ms) for one in found] == [(1, 1_010, 1_020), (2, 3_000, 0)]
+
+
+def attempt(scheduled_ms: int, late_ms: int) -> Attempt:
+    return Attempt(
+        run_id="r",
+        job_id="j",
+        scheduled_ms=scheduled_ms,
+        started_ms=scheduled_ms + late_ms,
+        attempt=1,
+        worker="w",
+        outcome="complete",
+    )
+
+
+def test_lateness_leaves_out_what_fell_due_before_and_tells_the_take_over_apart() -> None:
+    attempts = [attempt(500, 9_000), attempt(1_000, 10), attempt(2_000, 5_000), attempt(9_000, 20)]
+
+    told = lateness_sentence(attempts, 1_000, (1_500, 8_000))
+
+    assert told == (
+        "scheduled instant to handler start, 3 runs: p50 20 ms, p99 5000 ms; "
+        "without the take-over, 2 runs: p50 10 ms, p99 20 ms"
+    )
+    assert lateness_sentence(attempts, 1_000, None).endswith("3 runs: p50 20 ms, p99 5000 ms")
+    assert lateness_sentence(attempts, 99_000, None).endswith("no runs")

@@ -315,7 +315,9 @@ def _due_run(
     if tenures and tenures[-1].ended is None:
         lease = tenures[-1].grant.lease
         heard_ms = max([lease.granted_at_ms, *heartbeats.get((run.run_id, lease.lease_token), ())])
-        late_ms = case.view.end_at_ms - heard_ms - lease.visibility_ms - bound_ms
+        told_ms = [h.event.expires_at_ms for h in run.happenings if isinstance(h.event, ev.LeaseRenewed)]
+        until_ms = max([heard_ms + _visibility_ms(run, tenures[-1]), *told_ms])
+        late_ms = case.view.end_at_ms - until_ms - bound_ms
         message = f"silent lease {lease.lease_token} outlived its visibility by {late_ms + bound_ms} ms"
     else:
         late_ms = case.view.end_at_ms - _due_since(run) - bound_ms
@@ -392,18 +394,28 @@ def _expiries_proven(case: Case, found: Findings) -> None:
         if ended is None or not isinstance(ended.event, ev.LeaseExpired) or ended.event.reason != "expired":
             continue
         found.looked()
-        expired, lease = ended.event, tenure.grant.lease
+        expired, lease, visibility_ms = ended.event, tenure.grant.lease, _visibility_ms(run, tenure)
         ends_ms = expired.expires_at_ms
         if expired.heartbeat_at_ms:
-            ends_ms = max(ends_ms, expired.heartbeat_at_ms + lease.visibility_ms)
+            ends_ms = max(ends_ms, expired.heartbeat_at_ms + visibility_ms)
         if lease.granted_at_ms < expired.takeover_at_ms:
-            ends_ms = max(ends_ms, expired.takeover_at_ms + lease.visibility_ms)
+            ends_ms = max(ends_ms, expired.takeover_at_ms + visibility_ms)
         where = place_of(run, ended)
         if ended.timestamp_ms <= ends_ms or expired.consumed_to_ms <= ends_ms:
             found.broke(f"token {tenure.token} expired without evidence: it ended at {ends_ms}", where)
         for heard_ms in heartbeats.get((run.run_id, tenure.token), ()):
-            if heard_ms <= ends_ms and heard_ms + lease.visibility_ms >= ended.timestamp_ms:
+            if heard_ms <= ends_ms and heard_ms + visibility_ms >= ended.timestamp_ms:
                 found.broke(f"token {tenure.token} expired although it was heard from at {heard_ms}", where)
+
+
+def _visibility_ms(run: RunStory, tenure: Tenure) -> int:
+    """Give the length that a lease had when it ended, or has now: a heartbeat may have asked for another one."""
+    visibility_ms = tenure.grant.lease.visibility_ms
+    for happening in run.happenings:
+        event = happening.event
+        if isinstance(event, ev.LeaseRenewed) and event.lease_token == tenure.token and event.visibility_ms:
+            visibility_ms = event.visibility_ms
+    return visibility_ms
 
 
 def _explain(case: Case, run_id: str, before: Execution, tenure: Tenure | None, found: Findings) -> int:

@@ -187,6 +187,7 @@ def _covered(story: JobStory, span: _Span, expected: list[int], done: set[int], 
         if skipped.reason in _NO_INSTANT:
             found.left_out("slots without an instant", skipped.count)
             continue
+        found.left_out("slots without an instant", skipped.dropped_gap + skipped.dropped_calendar)
         low = bisect_left(expected, skipped.first_at_ms)
         high = bisect_right(expected, skipped.last_at_ms)
         for at_ms in expected[low:high]:

@@ -268,7 +268,7 @@ def _skipped(job: Job, event: OccurrencesSkipped) -> Job:
     after = replace(
         _with_cursor(state, event.next_at_ms, 0),
         decided_to_ms=event.last_at_ms,
-        skips_total=state.skips_total + event.count,
+        skips_total=state.skips_total + event.count + event.dropped_gap + event.dropped_calendar,
     )
     return Job(after, job.definition)
 

@@ -119,12 +119,14 @@ def granted(job: Job, event: LeaseGranted) -> Job:
 
 
 def renewed(job: Job, event: LeaseRenewed) -> Job:
-    """Log a renewal that heartbeats made before."""
+    """Log a renewal that heartbeats made before, or another length of the lease."""
     run = _run(job, event, event.run_id)
     lease = _lease(job, event, run, event.lease_token)
     if event.expires_at_ms < lease.expires_at_ms:
         _refuse(job, event, f"an expiry at or after {lease.expires_at_ms}")
-    after = replace(run, lease=replace(lease, expires_at_ms=event.expires_at_ms), silent_grants=0)
+    visibility_ms = event.visibility_ms or lease.visibility_ms
+    longer = replace(lease, expires_at_ms=event.expires_at_ms, visibility_ms=visibility_ms)
+    after = replace(run, lease=longer, silent_grants=0)
     return Job(replace(job.state, open=_swapped(job.state.open, run, after)), job.definition)
 
 

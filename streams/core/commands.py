@@ -63,6 +63,8 @@ class Heartbeat(Command, frozen=True, kw_only=True):
     lease_token: int
     at_ms: int = 0
     """LogAppendTime of the record that carried it; set by the owner."""
+    visibility_ms: int = 0
+    """The lease's length from this heartbeat on; 0 keeps it. The end that was promised before is never shortened."""
 
 
 class Complete(Command, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ count, never by walking (C05). What the open-run bound holds back stays implied 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from streams.core.decide_draft import Draft, cancel_run
@@ -142,18 +143,24 @@ def open_next(draft: Draft, at_ms: int, *, held: bool, missed: bool) -> None:
 
 
 def skip_until(draft: Draft, reason: SkipReason, until_ms: int, *, blocked_by: str = "") -> None:
-    """Skip from the cursor to the last occurrence at or before `until_ms`, as one event."""
+    """Skip from the cursor to the last occurrence at or before `until_ms`, as one event.
+
+    Slots inside the range that have no instant or that a calendar excludes are counted in it, by reason (R8).
+    """
     first_ms = draft.state.next_at_ms
     if first_ms is None:
         return
     following = next_after(draft.definition, draft.context, first_ms)
     last_ms, count = first_ms, 1
+    dropped: Counter[str] = Counter()
     if following is not None and following.at_ms <= until_ms:
         schedule = schedule_of(draft.definition, draft.context)
         last = schedule.latest_in(first_ms, until_ms)
         last_ms = following.at_ms if last is None else last.at_ms
         count = 1 + schedule.count_between(first_ms, last_ms)
         following = schedule.next_after(last_ms)
+        for slot in schedule.dropped_between(first_ms, last_ms):
+            dropped[slot.reason] += slot.count
     draft.emit(
         OccurrencesSkipped(
             reason=reason,
@@ -163,6 +170,8 @@ def skip_until(draft: Draft, reason: SkipReason, until_ms: int, *, blocked_by: s
             at_ms=draft.now_ms,
             next_at_ms=None if following is None else following.at_ms,
             blocked_by=blocked_by,
+            dropped_gap=dropped["gap"],
+            dropped_calendar=dropped["calendar"],
         )
     )
     note_cursor(draft, following)

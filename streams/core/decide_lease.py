@@ -133,7 +133,7 @@ def _parked(draft: Draft, command: LeaseRun, at_ms: int) -> Decision:
 
 
 def _new_lease(draft: Draft, command: LeaseRun) -> Lease:
-    visibility_ms = min(max(command.visibility_ms, VISIBILITY_MS_MIN), VISIBILITY_MS_MAX)
+    visibility_ms = _visibility_ms(command.visibility_ms)
     timeout_ms = draft.definition.timeout_ms
     return Lease(
         lease_token=draft.state.lease_token_last + 1,
@@ -173,13 +173,21 @@ def _grant(definition: Definition, version: int, run: OpenRun, lease: Lease, att
 
 
 def heartbeat(job: Job | None, command: Heartbeat, context: Context) -> Decision:
-    """Answer whether the lease lives and whether to stop; log a renewal every RENEWAL_LOGGED_EVERY_MS at most."""
+    """Answer whether the lease lives and whether to stop; log a renewal every RENEWAL_LOGGED_EVERY_MS at most.
+
+    A heartbeat that asks for another length is logged at once: the length is hard state. The end that the worker was
+    promised before stays, so a shorter length begins to count with the next heartbeat that would end later.
+    """
     run = None if job is None else job.run(command.run_id)
     if job is None or run is None or run.lease is None or run.lease.lease_token != command.lease_token:
         return _not_the_holder(job, command, ended=("succeeded",), quiet=True)
     lease = run.lease
     at_ms = command.at_ms or context.now_ms
-    expires_at_ms = max(lease.expires_at_ms, at_ms + lease.visibility_ms)
+    visibility_ms = _visibility_ms(command.visibility_ms) if command.visibility_ms else lease.visibility_ms
+    expires_at_ms = max(lease.expires_at_ms, at_ms + visibility_ms)
+    heard_at_ms = context.heartbeats.get(run.run_id, 0)
+    if heard_at_ms >= lease.granted_at_ms:
+        expires_at_ms = max(expires_at_ms, heard_at_ms + lease.visibility_ms)
     timed_out = bool(lease.timeout_at_ms) and context.now_ms >= lease.timeout_at_ms
     cancel_reason = run.cancel_reason if run.cancel_requested_at_ms else "timeout"
     cancel = timed_out or bool(run.cancel_requested_at_ms)
@@ -194,7 +202,8 @@ def heartbeat(job: Job | None, command: Heartbeat, context: Context) -> Decision
         detail=cancel_reason if cancel else "",
     )
     renewed_at_ms = lease.expires_at_ms - lease.visibility_ms
-    if at_ms - renewed_at_ms < RENEWAL_LOGGED_EVERY_MS:
+    changed = visibility_ms != lease.visibility_ms
+    if at_ms - renewed_at_ms < RENEWAL_LOGGED_EVERY_MS and not changed:
         return Decision(reply=reply)
     draft = Draft(job, context)
     draft.emit(
@@ -204,9 +213,14 @@ def heartbeat(job: Job | None, command: Heartbeat, context: Context) -> Decision
             heartbeat_at_ms=at_ms,
             expires_at_ms=expires_at_ms,
             at_ms=context.now_ms,
+            visibility_ms=visibility_ms if changed else 0,
         )
     )
     return draft.decision(reply)
+
+
+def _visibility_ms(asked_ms: int) -> int:
+    return min(max(asked_ms, VISIBILITY_MS_MIN), VISIBILITY_MS_MAX)
 
 
 def complete(job: Job | None, command: Complete, context: Context) -> Decision:

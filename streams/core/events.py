@@ -118,6 +118,10 @@ class OccurrencesSkipped(Event, frozen=True, kw_only=True):
     """The run in the way, under reason `overlap`."""
     local: str = ""
     """The local time of a slot that has no instant, under reasons `gap` and `calendar`."""
+    dropped_gap: int = 0
+    """Slots between the range's ends that no instant belongs to: each ended as skipped for `gap`. Not in `count`."""
+    dropped_calendar: int = 0
+    """Slots between its ends that a calendar excludes: each ended as skipped for `calendar`. Not in `count`."""
 
 
 class CursorMoved(Event, frozen=True, kw_only=True):
@@ -164,13 +168,15 @@ class LeaseGranted(Event, frozen=True, kw_only=True):
 
 
 class LeaseRenewed(Event, frozen=True, kw_only=True):
-    """The audit's trace of soft renewals, every five minutes at most."""
+    """The audit's trace of soft renewals, every five minutes at most; and at once where the lease's length changed."""
 
     run_id: str
     lease_token: int
     heartbeat_at_ms: int
     expires_at_ms: int
     at_ms: int
+    visibility_ms: int = 0
+    """The lease's new length; 0 where it stays."""
 
 
 class LeaseReleased(Event, frozen=True, kw_only=True):

@@ -690,6 +690,7 @@ def encode_Heartbeat(value: Heartbeat) -> bytes:
             x3,
             NUMBERS[value.lease_token],
             NUMBERS[value.at_ms],
+            NUMBERS[value.visibility_ms],
         )
     )
 
@@ -725,7 +726,14 @@ def decode_Heartbeat(data: bytes, at: int) -> tuple[Heartbeat, int]:
     else:
         number, at = read_long(data, at)
     at_ms_ = number
-    return Heartbeat(job_id=job_id_, request_id=request_id_, run_id=run_id_, lease_token=lease_token_, at_ms=at_ms_), at
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := DURATIONS[data[at : at + 3]]) is not None:
+        at += 3
+    else:
+        number, at = read_long(data, at)
+    visibility_ms_ = number
+    return Heartbeat(job_id=job_id_, request_id=request_id_, run_id=run_id_, lease_token=lease_token_, at_ms=at_ms_, visibility_ms=visibility_ms_), at
 
 
 def encode_Complete(value: Complete) -> bytes:
@@ -2744,6 +2752,8 @@ def encode_OccurrencesSkipped(value: OccurrencesSkipped) -> bytes:
             x2,
             NUMBERS[len(x3 := value.local.encode())],
             x3,
+            NUMBERS[value.dropped_gap],
+            NUMBERS[value.dropped_calendar],
         )
     )
 
@@ -2803,7 +2813,17 @@ def decode_OccurrencesSkipped(data: bytes, at: int) -> tuple[OccurrencesSkipped,
         size >>= 1
         at += 1
     local_ = data[at : (at := at + size)].decode()
-    return OccurrencesSkipped(reason=reason_, first_at_ms=first_at_ms_, last_at_ms=last_at_ms_, count=count_, at_ms=at_ms_, next_at_ms=next_at_ms_, blocked_by=blocked_by_, local=local_), at
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    dropped_gap_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    dropped_calendar_ = number
+    return OccurrencesSkipped(reason=reason_, first_at_ms=first_at_ms_, last_at_ms=last_at_ms_, count=count_, at_ms=at_ms_, next_at_ms=next_at_ms_, blocked_by=blocked_by_, local=local_, dropped_gap=dropped_gap_, dropped_calendar=dropped_calendar_), at
 
 
 def encode_CursorMoved(value: CursorMoved) -> bytes:
@@ -3015,6 +3035,7 @@ def encode_LeaseRenewed(value: LeaseRenewed) -> bytes:
             NUMBERS[value.heartbeat_at_ms],
             NUMBERS[value.expires_at_ms],
             NUMBERS[value.at_ms],
+            NUMBERS[value.visibility_ms],
         )
     )
 
@@ -3052,7 +3073,14 @@ def decode_LeaseRenewed(data: bytes, at: int) -> tuple[LeaseRenewed, int]:
     else:
         number, at = read_long(data, at)
     at_ms_ = number
-    return LeaseRenewed(run_id=run_id_, lease_token=lease_token_, heartbeat_at_ms=heartbeat_at_ms_, expires_at_ms=expires_at_ms_, at_ms=at_ms_), at
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := DURATIONS[data[at : at + 3]]) is not None:
+        at += 3
+    else:
+        number, at = read_long(data, at)
+    visibility_ms_ = number
+    return LeaseRenewed(run_id=run_id_, lease_token=lease_token_, heartbeat_at_ms=heartbeat_at_ms_, expires_at_ms=expires_at_ms_, at_ms=at_ms_, visibility_ms=visibility_ms_), at
 
 
 def encode_LeaseReleased(value: LeaseReleased) -> bytes:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streams.core.commands import CancelRun
+from streams.core.commands import CancelRun, Heartbeat, Reply
 from streams.core.deadline import CANCEL_GRACE_MS, deadline_ms
 from streams.core.decide_wake import RECHECK_MS, SILENT_GRANTS_MAX
 from streams.core.definition import Retry
@@ -231,3 +231,75 @@ def test_an_expired_lease_leaves_the_next_occurrence_alone(owner: ManualOwner) -
 
     assert len(expiries(owner)) == 1
     assert owner.state.next_at_ms == AT + 3_600_000
+
+
+def beat(owner: ManualOwner, visibility_ms: int) -> Reply:
+    """Heartbeat for the only open run, asking for another length of its lease."""
+    run = owner.state.open[0]
+    token = 0 if run.lease is None else run.lease.lease_token
+    return owner.reply(
+        Heartbeat(job_id="job", run_id=run.run_id, lease_token=token, at_ms=owner.now_ms, visibility_ms=visibility_ms)
+    )
+
+
+def test_a_heartbeat_can_ask_for_a_longer_lease(leased: ManualOwner) -> None:
+    leased.now_ms = AT + 10_000
+
+    assert beat(leased, 120_000).expires_at_ms == AT + 130_000
+    leased.heartbeats.clear()  # another owner knows no heartbeats; the length and the end are in the log
+    leased.run_until(AT + 130_000)
+    assert expiries(leased) == []
+    leased.run_until(AT + 130_001)
+    assert len(expiries(leased)) == 1
+
+
+def test_a_longer_lease_stays_long_for_plain_heartbeats(leased: ManualOwner) -> None:
+    leased.now_ms = AT + 10_000
+    beat(leased, 120_000)
+    leased.now_ms = AT + 20_000
+
+    assert beat(leased, 0).expires_at_ms == AT + 140_000
+
+
+def test_a_shorter_lease_never_takes_back_an_end_that_was_promised(leased: ManualOwner) -> None:
+    leased.now_ms = AT + 10_000
+    beat(leased, 0)
+    leased.now_ms = AT + 11_000
+
+    assert beat(leased, 5_000).expires_at_ms == AT + 40_000
+    leased.run_until(AT + 40_000)
+    assert expiries(leased) == []
+    leased.run_until(AT + 40_001)
+    assert len(expiries(leased)) == 1
+
+
+def test_a_shorter_lease_ends_sooner_once_its_heartbeats_reach_further(leased: ManualOwner) -> None:
+    leased.now_ms = AT + 1_000
+    beat(leased, 5_000)
+    leased.now_ms = AT + 28_000
+
+    assert beat(leased, 5_000).expires_at_ms == AT + 33_000
+    leased.run_until(AT + 33_001)
+    assert len(expiries(leased)) == 1
+
+
+@pytest.mark.parametrize(("asked_ms", "given_ms"), [(1, 1_000), (10**9, 3_600_000)])
+def test_a_length_asked_for_by_a_heartbeat_is_bounded_like_that_of_a_lease(
+    leased: ManualOwner, asked_ms: int, given_ms: int
+) -> None:
+    leased.now_ms = AT + 29_500
+    beat(leased, asked_ms)
+
+    lease = leased.state.open[0].lease
+    assert lease is not None
+    assert lease.visibility_ms == given_ms
+
+
+def test_the_same_length_again_is_no_event(leased: ManualOwner) -> None:
+    leased.now_ms = AT + 10_000
+    beat(leased, 60_000)
+    before = len(leased.log)
+    beat(leased, 60_000)
+    beat(leased, 60_000)
+
+    assert len(leased.log) == before

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streams.core.commands import Trigger
 from streams.core.decide_attempt import BACKOFF_CEILING_MS, BACKOFF_FLOOR_MS, backoff_ms
 from streams.core.definition import Retry
 from streams.core.events import RunFailed
@@ -143,3 +144,14 @@ def test_only_the_newest_dead_runs_are_kept(owner: ManualOwner) -> None:
 
     assert len(owner.state.dead) == DEAD_RUNS_MAX
     assert owner.state.dead[0].scheduled_at_ms == AT + HOUR
+
+
+def test_a_closed_succeeded_run_keeps_neither_error_nor_payload(owner: ManualOwner) -> None:
+    owner.define()
+    owner.reply(Trigger(job_id="job", trigger_id="t", payload=b"x" * 1_000))
+    owner.fail(owner.grant(), error="long " * 200)
+    owner.now_ms += 700_000
+    owner.complete(owner.grant())
+
+    closed = owner.state.closed[-1]
+    assert (closed.outcome, closed.error, closed.reason, closed.payload) == ("succeeded", "", "", None)

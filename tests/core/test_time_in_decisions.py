@@ -151,3 +151,32 @@ def test_jitter_of_a_job_is_part_of_its_identity_and_never_early() -> None:
     owner.run_until(at_ms)
 
     assert opened(owner)[0].scheduled_at_ms == at_ms
+
+
+def test_slots_dropped_inside_a_skipped_range_are_counted_in_its_record() -> None:
+    owner = ManualOwner(now_ms=ms("2027-03-12T12:00:00"))
+    owner.calendars = {"fair": CalendarSpec("fair", dates=("2027-03-17", "2027-03-18"))}
+    spec = CronSpec(expression="30 2 * * *", time_zone="America/New_York", gap="skip")
+    owner.define(schedule=spec, calendars=("fair",), catch_up="none")
+    owner.absent = (owner.now_ms, ms("2027-03-20T12:00:00"))
+    owner.now_ms = ms("2027-03-20T12:00:00")
+    owner.wake()
+
+    ranges = [event for event in owner.log if isinstance(event, OccurrencesSkipped)]
+    assert [(event.reason, event.count, event.dropped_gap, event.dropped_calendar) for event in ranges] == [
+        ("catch_up", 5, 1, 2)
+    ]
+    assert owner.state.skips_total == 8  # the 13th to the 20th, each once: R8
+
+
+def test_a_slot_dropped_at_the_edge_of_a_skipped_range_is_recorded_once() -> None:
+    owner = ManualOwner(now_ms=ms("2027-03-12T12:00:00"))
+    owner.define(schedule=CronSpec(expression="30 2 * * *", time_zone="America/New_York", gap="skip"), catch_up="none")
+    owner.absent = (owner.now_ms, ms("2027-03-14T12:00:00"))
+    owner.now_ms = ms("2027-03-14T12:00:00")
+    owner.wake()
+    owner.run_until(ms("2027-03-15T12:00:00"))
+
+    skipped = [event for event in owner.log if isinstance(event, OccurrencesSkipped)]
+    assert [(event.reason, event.count, event.dropped_gap) for event in skipped] == [("catch_up", 1, 0), ("gap", 1, 0)]
+    assert [event.scheduled_at_ms for event in opened(owner)] == [ms("2027-03-15T06:30:00")]

@@ -13,7 +13,6 @@ import msgspec
 from streams.audit.checker import check
 from streams.audit.journals import Fault, Faults, Journals, Limits
 from streams.audit.kafka_reader import read_run
-from streams.audit.report import Report
 from streams.audit.stories import tell
 from streams.core import events as ev
 from streams.demo.jobs import WAYS, way_of
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from schemas.config import Settings
     from streams.audit.log_view import LogView
+    from streams.audit.report import Report
     from streams.demo.journal import Attempt
 
 CLOCK_ERROR_MS: Final = 50

@@ -14,6 +14,7 @@ from horolog._cli.plan import CHANGE, CREATE, DELETE, KEEP, Step, plan
 from horolog._cli.screen import compact
 from horolog._cli.session import PAGE
 from horolog._errors import HorologError
+from horolog._wire import parse_time
 
 if TYPE_CHECKING:
     import argparse
@@ -66,15 +67,34 @@ def _carry_out(session: Session, step: Step) -> Done:
         if step.action == DELETE:
             session.try_send(_calls.delete_job(step.job_id, version=step.version))
             return step, DELETE, None
-        body = dict(step.definition or {})
-        if step.action == CREATE:
-            session.try_send(_calls.put_job(step.job_id, body, create_only=True))
-            return step, CREATE, None
-        answer = session.try_send(_calls.put_job(step.job_id, body, version=step.version))
+        action = _define(session, step)
+        if step.pause is not None:
+            _pause(session, step)
+            action = CREATE if action == CREATE else CHANGE
     except HorologError as error:
         return step, step.action, told(error, session.url)
+    return step, action, None
+
+
+def _define(session: Session, step: Step) -> str:
+    if not step.defines:
+        return KEEP
+    body = dict(step.definition or {})
+    if step.action == CREATE:
+        session.try_send(_calls.put_job(step.job_id, body, create_only=True))
+        return CREATE
+    answer = session.try_send(_calls.put_job(step.job_id, body, version=step.version))
     # The gateway has the last word on what a change is.
-    return step, KEEP if answer["version"] == step.version else CHANGE, None
+    return KEEP if answer["version"] == step.version else CHANGE
+
+
+def _pause(session: Session, step: Step) -> None:
+    if not isinstance(step.pause, dict):
+        session.try_send(_calls.resume_job(step.job_id))
+        return
+    until = step.pause.get("until")
+    at = parse_time(until) if until else None
+    session.try_send(_calls.pause_job(step.job_id, note=step.pause.get("note"), until=at))
 
 
 def _tell(session: Session, done: list[Done], *, dry: bool) -> int:
@@ -99,7 +119,7 @@ def _tell(session: Session, done: list[Done], *, dry: bool) -> int:
 def _line(session: Session, step: Step, action: str, *, failed: bool) -> None:
     screen = session.screen
     screen.line(f"{action} {step.job_id}{'  FAILED' if failed else ''}", _STYLES[action])
-    if action != CHANGE:
+    if action == KEEP:
         return
     for change in step.changes:
         screen.line(f"    {change.field}: {compact(change.before)} -> {compact(change.after)}")

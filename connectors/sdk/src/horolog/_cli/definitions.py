@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from horolog._cli.documents import read_document
 from horolog._cli.exits import usage
 from horolog._cli.instants import read_instant, read_seconds
+from horolog._wire import parse_time
 
 if TYPE_CHECKING:
     import argparse
@@ -175,7 +176,7 @@ def _put(fields: dict[str, Any], path: list[str], value: Any) -> None:
 
 def read_jobs_file(path: Path, owner: str | None) -> tuple[str | None, dict[str, dict[str, Any]]]:
     """Give the owner and the definitions by job id, in the file's order. Raises CliError."""
-    document = _read_document(path)
+    document = read_document(path)
     if isinstance(document, dict) and "jobs" in document:
         unknown = sorted(set(document) - {"owner", "jobs"})
         if unknown:
@@ -208,44 +209,26 @@ def _by_id(path: Path, jobs: list[dict[str, Any]], owner: str | None) -> dict[st
             message = f"{path}: {job_id}: delaySeconds counts anew at each apply; write runAt."
             raise usage(message)
         definition = {name: value for name, value in job.items() if name != "jobId"}
+        _check_paused(path, job_id, definition.get("paused"))
         if owner is not None:
             definition["labels"] = {**(definition.get("labels") or {}), OWNER_LABEL: owner}
         found[job_id] = definition
     return found
 
 
-def _read_document(path: Path) -> Any:
+def _check_paused(path: Path, job_id: str, paused: Any) -> None:
+    """Refuse what is no pause state: the gateway never sees this field, `apply` acts on it."""
+    if paused is None or isinstance(paused, bool):
+        return
+    texts = isinstance(paused, dict) and set(paused) <= {"note", "until"}
+    if not texts or not all(value is None or isinstance(value, str) for value in paused.values()):
+        message = f"{path}: {job_id}: paused is true, false, or an object with `note` and `until` (texts)."
+        raise usage(message)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"{path} cannot be read: {getattr(error, 'strerror', None) or error}."
+        parse_time(paused.get("until") or "1970-01-01T00:00:00Z")
+    except ValueError:
+        message = f"{path}: {job_id}: paused.until: write an instant with its offset, such as 2027-01-02T09:00:00Z."
         raise usage(message) from None
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        if path.suffix == ".json":
-            message = f"{path} is not JSON: {error}."
-            raise usage(message) from None
-    return _read_yaml(path, text)
-
-
-def _read_yaml(path: Path, text: str) -> Any:
-    try:
-        yaml = importlib.import_module("yaml")
-    except ImportError:
-        message = f"{path} is YAML, and PyYAML is not installed: pip install 'horolog[yaml]', or write JSON."
-        raise usage(message) from None
-    try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        message = f"{path} is not YAML: {error}"
-        raise usage(message) from None
-    # Dates that YAML makes of unquoted text, and everything else that JSON does not have, as text.
-    return json.loads(json.dumps(document, default=_as_text))
-
-
-def _as_text(value: Any) -> str:
-    return str(value.isoformat()) if hasattr(value, "isoformat") else str(value)
 
 
 def without(mapping: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -17,13 +17,18 @@ WATCH_SECONDS_MIN = 0.2
 LIMIT = 100
 
 
-def common_options(*, suppress: bool) -> argparse.ArgumentParser:
-    """Give the options of every command. They may stand before the noun or behind the verb."""
+def common_options(*, suppress: bool, output: bool = True) -> argparse.ArgumentParser:
+    """Give the options of every command. They may stand before the noun or behind the verb.
+
+    Without `output` the form of output is left out: the command has a `-o FILE` of its own.
+    """
     default: Any = argparse.SUPPRESS if suppress else None
     parser = argparse.ArgumentParser(add_help=False)
     group = parser.add_argument_group("gateway and output")
     group.add_argument("--url", default=default, help="the gateway; default HOROLOG_URL, else http://127.0.0.1:8080")
     group.add_argument("--token", default=default, help="service token; default HOROLOG_TOKEN")
+    if not output:
+        return parser
     group.add_argument(
         "--output",
         "-o",
@@ -51,11 +56,12 @@ def leaf(
     name: str,
     run: Callable[[Session, argparse.Namespace], int],
     text: str,
+    *,
+    output: bool = True,
 ) -> argparse.ArgumentParser:
     """Add a command that runs something."""
-    parser = verbs.add_parser(
-        name, help=text, description=text, epilog=EPILOG, parents=[common_options(suppress=True)], allow_abbrev=False
-    )
+    parents = [common_options(suppress=True, output=output)]
+    parser = verbs.add_parser(name, help=text, description=text, epilog=EPILOG, parents=parents, allow_abbrev=False)
     parser.set_defaults(run=run)
     return parser
 

@@ -2,6 +2,9 @@
 
 Both sides are first written in one form (defaults filled in, lengths in milliseconds, instants in UTC), so that a file
 that says the same in other words changes nothing.
+
+`paused` is no field of the definition but a state: `true`, `false` or `{"note", "until"}` in the file asks for it, and
+a file that does not name it leaves it as it is.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 CREATE, CHANGE, DELETE, KEEP = "+", "~", "-", "="
+PAUSED = "paused"
 
-_DEFAULTS: Mapping[str, Any] = {
+DEFAULTS: Mapping[str, Any] = {
     "queue": "default",
     "payload": None,
     "catchUp": "latest",
@@ -33,9 +37,9 @@ _DEFAULTS: Mapping[str, Any] = {
     "jitterSeconds": 0,
     "calendars": [],
 }
-_FIELDS = frozenset(_DEFAULTS) | {"name", "task", "retry", "schedule", "runAt", "runAtLocal", "timeZone"}
-_RETRY: Mapping[str, Any] = {"maxAttempts": 5, "backoff": "exponential", "maxSeconds": 600}
-_BASE_SECONDS = {"fixed": 1}  # else 0: the backoff has no floor
+_FIELDS = frozenset(DEFAULTS) | {"name", "task", "retry", "schedule", "runAt", "runAtLocal", "timeZone"}
+RETRY_DEFAULTS: Mapping[str, Any] = {"maxAttempts": 5, "backoff": "exponential", "maxSeconds": 600}
+BASE_SECONDS = {"fixed": 1}  # else 0: the backoff has no floor
 _LENGTH = re.compile(r"(\d+)(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _INSTANTS = ("startAt", "endAt", "runAt")
@@ -53,13 +57,23 @@ class Change:
 
 @dataclass(frozen=True)
 class Step:
-    """What happens to one job. `version` is that of the present one (0: there is none)."""
+    """What happens to one job. `version` is that of the present one (0: there is none).
+
+    `pause`: None leaves the pause state alone, False resumes, an object (`note`, `until`) pauses. It is done after the
+    definition; `defines` says whether the definition changes at all.
+    """
 
     action: str
     job_id: str
     version: int = 0
     definition: Mapping[str, Any] | None = None
     changes: tuple[Change, ...] = ()
+    pause: Mapping[str, Any] | bool | None = None
+
+    @property
+    def defines(self) -> bool:
+        """Whether the definition is sent, and not only the pause state."""
+        return self.action == CREATE or any(change.field != PAUSED for change in self.changes)
 
 
 def plan(
@@ -77,11 +91,41 @@ def plan(
     return steps
 
 
-def _step(job_id: str, definition: Mapping[str, Any], job: Mapping[str, Any] | None) -> Step:
+def _step(job_id: str, wanted: Mapping[str, Any], job: Mapping[str, Any] | None) -> Step:
+    definition = {name: value for name, value in wanted.items() if name != PAUSED}
+    pause = {} if wanted.get(PAUSED) is True else wanted.get(PAUSED)
     if job is None or job.get("state") == "deleted":
-        return Step(CREATE, job_id, 0, definition)
-    changes = diff(normal(job, job_id), normal(definition, job_id))
-    return Step(CHANGE if changes else KEEP, job_id, job["version"], definition, tuple(changes))
+        change = _pause_change(None, pause)
+        return Step(CREATE, job_id, 0, definition, change, pause if change else None)
+    change = _pause_change(job.get(PAUSED), pause)
+    changes = (*diff(normal(job, job_id), normal(definition, job_id)), *change)
+    return Step(CHANGE if changes else KEEP, job_id, job["version"], definition, changes, pause if change else None)
+
+
+def _pause_change(present: Any, wanted: Any) -> tuple[Change, ...]:
+    """Give the change of the pause state; what the file does not name, `paused` or a part of it, is no change."""
+    if wanted is None:
+        return ()
+    before = {name: _pause_part(present, name) for name in ("note", "until")} if present else False
+    if isinstance(wanted, dict) and isinstance(before, dict):
+        asked = {name: _pause_part(wanted, name) for name in wanted}
+        if all(before[name] == value for name, value in asked.items()):
+            return ()
+        return (Change(PAUSED, _pause_text(before), _pause_text(asked)),)
+    if wanted is False and before is False:
+        return ()
+    return (Change(PAUSED, _pause_text(before), _pause_text(wanted)),)
+
+
+def _pause_part(pause: Mapping[str, Any], name: str) -> Any:
+    value = pause.get(name) or None
+    return _instant(value) if name == "until" and value is not None else value
+
+
+def _pause_text(pause: Any) -> Any:
+    """Write a pause state as a file does."""
+    given = {name: value for name, value in pause.items() if value is not None} if isinstance(pause, dict) else {}
+    return given or pause is not False
 
 
 def diff(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> list[Change]:
@@ -102,7 +146,7 @@ def diff(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") ->
 def normal(definition: Mapping[str, Any], job_id: str) -> dict[str, Any]:
     """Write a definition (or the definition in a job object) in the one form."""
     given = {name: value for name, value in definition.items() if name in _FIELDS and value is not None}
-    form: dict[str, Any] = {**_DEFAULTS, "name": job_id, **given}
+    form: dict[str, Any] = {**DEFAULTS, "name": job_id, **given}
     form.setdefault("task", form["name"])
     form["retry"] = _retry(given.get("retry") or {})
     form["calendars"] = [_calendar(calendar) for calendar in form["calendars"]]
@@ -115,8 +159,8 @@ def normal(definition: Mapping[str, Any], job_id: str) -> dict[str, Any]:
 
 
 def _retry(retry: Mapping[str, Any]) -> dict[str, Any]:
-    form = {**_RETRY, **{name: value for name, value in retry.items() if value is not None}}
-    form.setdefault("baseSeconds", _BASE_SECONDS.get(form["backoff"], 0))
+    form = {**RETRY_DEFAULTS, **{name: value for name, value in retry.items() if value is not None}}
+    form.setdefault("baseSeconds", BASE_SECONDS.get(form["backoff"], 0))
     return form
 
 

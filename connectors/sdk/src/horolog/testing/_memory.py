@@ -284,8 +284,8 @@ class Memory:
     def pause(self, job_id: str, body: Mapping[str, Any]) -> FakeJob:
         """Pause a job."""
         job = self.job(job_id)
-        if job.paused is None:
-            job.paused = {"since": self.wall(), **body}
+        since = self.wall() if job.paused is None else job.paused["since"]
+        job.paused = {"since": since, **body}
         return job
 
     def resume(self, job_id: str) -> FakeJob:

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 #: ``--count`` when neither it nor ``--until`` is given.
 COUNT_DEFAULT = 10
+#: More occurrences than a one-second job has between 1970 and 2199.
+COUNT_MAX = 10_000_000_000
 #: ``--explain`` shows the irregular nights of the next 12 months.
 _EXPLAIN_MS = 366 * 86_400_000
 _CALENDAR = re.compile(r"([0-9]{1,6})(d|w|mo)")
@@ -98,6 +100,8 @@ def _preview(args: PreviewArgs) -> Iterator[str]:
     until_ms = _instant_ms("until", args.until) if args.until else None
     if args.count is not None and args.count < 0:
         raise InvalidSchedule("count", str(args.count), "is negative", "use 0 (with --until, for all) or more")
+    if args.count is not None and args.count > COUNT_MAX:
+        raise InvalidSchedule("count", str(args.count), "is more than any schedule has", f"use up to {COUNT_MAX}")
     if not args.count and until_ms is None and args.count is not None:
         raise InvalidSchedule("count", "0", "lists all, without an end", "give --until")
     count = args.count if args.count is not None else (0 if until_ms is not None else COUNT_DEFAULT)

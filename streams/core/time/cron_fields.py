@@ -236,7 +236,8 @@ def _plain_items(kind: FieldKind, items: list[str], job_id: str, rules: _RuleCol
             plain.extend(_hashed(kind, item, hashed, job_id))
         else:
             plain.extend(_range(kind, item))
-    return plain
+    # croniter leaves a star beside other items unexpanded; the whole field is what it means.
+    return ["*"] if "*" in plain else plain
 
 
 def _day_special(item: str, rules: _RuleCollector) -> bool:

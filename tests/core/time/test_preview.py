@@ -117,6 +117,7 @@ REFUSED = [
     {"cron": "0 9 * * *", "after": "2026-01-01T00:00:00"},
     {"cron": "0 9 * * *", "count": 0},
     {"cron": "0 9 * * *", "count": -1},
+    {"cron": "0 9 * * *", "count": 10**20},
     {"cron": "0 9 * * *", "jitter": "job"},
     {"cron": "0 9 * * *", "jitter": "some"},
     {"cron": "0 9 * * *", "gap": "jump"},

@@ -257,6 +257,16 @@ SAME = [
     ("  0   0 * * *  ", "0 0 * * *"),
     ("0 0 0 * * *", "0 0 * * *"),
     ("0 0 29-31 * *", "0 0 29,30,31 * *"),
+    ("*,5 * * * *", "* * * * *"),
+    ("5,*/1 * * * *", "0-59 * * * *"),
+    ("*,0,30 5 4 3 * *", "* 5 4 3 * *"),
+    ("0 7,* * * *", "0 0-23 * * *"),
+    ("0 0 *,5 * 1", "0 0 * * 1"),
+    ("0 0 5,* * 1", "0 0 * * *"),
+    ("0 0 *,L * 1", "0 0 * * 1"),
+    ("0 0 * JAN,* *", "0 0 * * *"),
+    ("0 0 1 * *,3", "0 0 1 * *"),
+    ("0 0 1 * 3,*", "0 0 * * *"),
 ]
 
 
@@ -346,6 +356,45 @@ def test_adversarial_rules_are_refused_in_bounded_time(rule: str) -> None:
 @settings(deadline=None)  # a busy machine is no failure
 @given(st.text(alphabet="0123456789*/-,#LWH? ()@AMONSUJFB\t", max_size=40))
 def test_any_text_is_either_compiled_or_refused_by_name(expression: str) -> None:
+    try:
+        found = compile_schedule(CronSpec(expression), job_id="job-1").next_after(NOW)
+    except InvalidSchedule as refused:
+        named = bool(refused.field and refused.fix)
+    else:
+        named = found is None or found.at_ms > NOW
+
+    assert named
+
+
+_ITEMS = st.sampled_from(
+    [
+        "*",
+        "0",
+        "1",
+        "7",
+        "31",
+        "60",
+        "*/1",
+        "*/7",
+        "0/5",
+        "3-3",
+        "1-5",
+        "5-1",
+        "1-7/2",
+        "H",
+        "H/2",
+        "H(1-3)",
+        "H(1-5)/2",
+    ]
+    + ["L", "L-3", "LW", "15W", "1W", "31W", "30L", "5L", "5#5", "MON", "FRIL", "MON#2", "JAN", "MON-FRI", "", "?"]
+)
+_FIELD = st.lists(_ITEMS, min_size=1, max_size=3).map(",".join)
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(st.lists(_FIELD, min_size=5, max_size=6).map(" ".join))
+def test_any_list_of_items_is_either_compiled_or_refused_by_name(expression: str) -> None:
+    """Items that are well formed alone, beside each other in any field."""
     try:
         found = compile_schedule(CronSpec(expression), job_id="job-1").next_after(NOW)
     except InvalidSchedule as refused:

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from schemas.config import ENV_PREFIX
+from streams.audit.checker import INVARIANTS
+from streams.audit.report import Judged, Lateness, Report, Violation
 from streams.demo import show
 from streams.demo.journal import Attempt, Journal, executions
 from streams.demo.processes import DemoError
-from streams.demo.verdict import lateness_sentence
+from streams.demo.verdict import KINDS, Verdict, lateness_sentence
 
 RUNS_SHOWN_S = 40
 DEMO_MAX_S = 280  # set-up and verdict take some 15 s on an idle machine
@@ -129,3 +131,36 @@ def test_lateness_leaves_out_what_fell_due_before_and_tells_the_take_over_apart(
     )
     assert lateness_sentence(attempts, 1_000, None).endswith("3 runs: p50 20 ms, p99 5000 ms")
     assert lateness_sentence(attempts, 99_000, None).endswith("no runs")
+
+
+def verdict(violations: int, ran: dict[str, int]) -> Verdict:
+    judged = Judged(invariant="I1", title="never early", items=9, not_judged={}, violations=violations, vacuous=False)
+    broken = (Violation(invariant="I1", message="opened 3 ms before its time", run_id="r"),) * violations
+    counts = {"runs": 4, "jobs": 2, "skipped": 0}
+    report = Report(judged=(judged,), violations=broken, lateness=Lateness(), lateness_by_tenant={}, counts=counts)
+    return Verdict(report=report, ran=ran)
+
+
+def test_the_verdict_names_what_is_broken() -> None:
+    bad = verdict(1, {"http": 1, "kafka": 1, "file": 0})
+
+    assert not bad.clean
+    assert not bad.every_way_ran
+    assert bad.sentences() == [
+        "NOT CLEAN: 0 lost, 1 early, 0 doubled, 0 other; 9 checks over 4 runs of 2 jobs",
+        "  I1 r: opened 3 ms before its time",
+    ]
+
+
+def test_the_verdict_is_clean_when_nothing_is_broken() -> None:
+    good = verdict(0, {"http": 1, "kafka": 1, "file": 1})
+
+    assert good.clean
+    assert good.every_way_ran
+    assert good.sentences()[0].startswith("CLEAN: 0 lost, 0 early, 0 doubled, 0 other;")
+
+
+def test_every_invariant_belongs_to_one_kind() -> None:
+    named = [name for names in KINDS.values() for name in names]
+
+    assert sorted(named) == sorted(name for name, _, _ in INVARIANTS)

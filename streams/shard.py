@@ -661,9 +661,11 @@ class Shard:
         for job_id in batch.unparked:
             self._parked_count -= len(self._parked.pop(job_id, ()))
         for parked in batch.parked:
-            if self._parked_count < PARKED_MAX:
+            job_id, request_id = parked.command.job_id, parked.command.request_id
+            repeated = any(other.command.request_id == request_id for other in self._parked.get(job_id, ()))
+            if not repeated and self._parked_count < PARKED_MAX:
                 self._parked_count += 1
-                self._parked.setdefault(parked.command.job_id, []).append(parked)
+                self._parked.setdefault(job_id, []).append(parked)
 
     def _header(self, job_id: str) -> IndexHeader | None:
         """Return what the indexes hold for a job, also where its state cannot be read."""

@@ -268,10 +268,13 @@ class DispatchClient:
         """See LinkListener."""
         self._owners_known = True
         for partition, view in owners:
+            before = self.owners.get(partition)
             if view is None:
                 self.owners.pop(partition, None)
-            else:
-                self.owners[partition] = view
+                continue
+            self.owners[partition] = view
+            if before is not None and before.transactional_id != view.transactional_id:
+                self.desk.on_new_owner(partition)
 
     def on_config(self, records: Sequence[tuple[str, bytes | None]]) -> None:
         """See LinkListener."""

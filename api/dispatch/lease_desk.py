@@ -83,6 +83,8 @@ class _Request(NamedTuple):
     key: QueueKey
     worker_id: str
     run_id: str
+    partition: int
+    command: LeaseRun
 
 
 class LeaseDesk:
@@ -233,6 +235,16 @@ class LeaseDesk:
         if request_id in self._requests:
             self.refused_total += 1
             self._end_request(request_id)
+
+    def on_new_owner(self, partition: int) -> None:
+        """Repeat what is in flight to a partition: requests that its former owner had parked are forgotten with it.
+
+        The same request id gets the same lease, so a repeat of one that was granted after all changes nothing.
+        """
+        now_ms = self._broker.now_ms()
+        for request in [*self._requests.values()]:
+            if request.partition == partition and request.command.valid_until_ms > now_ms:
+                self._send(partition, request.command)
 
     def on_not_sent(self, request_ids: Iterable[str]) -> None:
         """Lease requests that never reached the log: their slots are free again."""
@@ -397,7 +409,6 @@ class LeaseDesk:
         for offer, partition in picks:
             request_id = self._ids.next()
             request_ids.append(request_id)
-            self._requests[request_id] = _Request(key, worker.worker_id, offer.run_id)
             self._requested_runs.add(offer.run_id)
             valid_until_ms = max(now_ms, offer.due_at_ms) + REQUEST_TTL_MS
             last_valid_ms = max(last_valid_ms, valid_until_ms)
@@ -411,6 +422,7 @@ class LeaseDesk:
                 visibility_ms=visibility_ms,
                 valid_until_ms=valid_until_ms,
             )
+            self._requests[request_id] = _Request(key, worker.worker_id, offer.run_id, partition, command)
             self._send(partition, command)
         self._alarms.after(last_valid_ms - now_ms + REQUEST_GRACE_MS, partial(self.on_not_sent, request_ids))
 

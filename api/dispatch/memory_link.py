@@ -123,7 +123,7 @@ def _view(partition: int, url: str | None) -> OwnerView | None:
         partition=partition,
         generation=1,
         member_id="memory",
-        transactional_id="memory",
+        transactional_id=f"of {url}",
         query_url=url,
         since_ms=0,
     )

@@ -568,3 +568,28 @@ async def test_nothing_of_a_finished_poll_stays_behind(bench: Bench, answer: Cal
     await task
     assert bench.client.desk._waiters == {}
     assert bench.client.desk.requests_in_flight == 0
+
+
+async def test_requests_in_flight_are_repeated_to_a_new_owner_of_their_partition(bench: Bench) -> None:
+    bench.link.say_owners({3: "http://127.0.0.1:1", 4: "http://127.0.0.1:1"})
+    task = poll(bench, max_runs=2)
+    await bench.settle()
+    bench.offers(bench.offer(1, due_in_ms=500), partition=3)
+    bench.offers(bench.offer(2, due_in_ms=500), partition=4)
+    asked = await sent_requests(bench)
+    assert len(asked) == 2
+    bench.link.say_owners({3: "http://127.0.0.1:2"})
+    repeated = (await sent_requests(bench))[2:]
+    assert [(request.run_id, request.request_id) for request in repeated] == [("run_job1_x", asked[0].request_id)]
+    task.cancel()
+
+
+async def test_an_owner_that_says_its_name_again_is_no_new_owner(bench: Bench) -> None:
+    bench.link.say_owners({3: "http://127.0.0.1:1"})
+    task = poll(bench)
+    await bench.settle()
+    bench.offers(bench.offer(1, due_in_ms=500), partition=3)
+    assert len(await sent_requests(bench)) == 1
+    bench.link.say_owners({3: "http://127.0.0.1:1"})
+    assert len(await sent_requests(bench)) == 1
+    task.cancel()

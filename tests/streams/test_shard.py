@@ -338,6 +338,16 @@ def test_a_parked_request_is_granted_in_the_decision_that_opens_the_run(rig: Any
     assert rig.grant(request.request_id).granted_at_ms == at_ms
 
 
+def test_a_parked_request_that_a_gateway_repeats_is_parked_once(rig: Any, make_job: Any) -> None:
+    at_ms = due_soon(rig, make_job)
+    request = rig.lease("j", at_ms)
+    rig.send(request)
+    rig.run()
+    rig.send(request)
+    rig.run()
+    assert [parked.command.request_id for parked in rig.shard._parked["j"]] == [request.request_id]
+
+
 def test_a_parked_request_is_forgotten_after_its_valid_until(rig: Any, make_job: Any) -> None:
     at_ms = due_soon(rig, make_job)
     request = rig.lease("j", at_ms, valid_ms=100)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import itertools
 import json
 import platform
 import random
@@ -92,7 +93,11 @@ def campaign(bootstrap_servers: str, root: Path, chosen: argparse.Namespace) -> 
 
 
 def tell(verdict: Verdict, injected: list[Injected], driver: Driver) -> None:
-    """Print the checker's table, and time without dispatch by kind: of the partitions concerned, and of the others."""
+    """Print the checker's table, and time without dispatch by kind of fault.
+
+    gap: between commits on the partitions concerned; others: on the other partitions; hand-out: between two runs given
+    to any worker, which sees committed grants that no gateway can read yet.
+    """
     say("\n" + verdict.report.to_table())
     executed: dict[str, int] = {}
     for execution in driver.journals.executions:
@@ -100,22 +105,25 @@ def tell(verdict: Verdict, injected: list[Injected], driver: Driver) -> None:
     say(f"runs executed: {len(executed)}, more than once: {sum(times > 1 for times in executed.values())}")
     workers = Counter(fault.kind for fault in driver.faults)
     say(f"faults of workers: {dict(workers)}")
-    say(f"\n{'fault':<24}{'times':>6}{'gap p50':>9}{'gap max':>9}{'others max':>12}{'late max':>10}   (seconds)")
+    titles = f"{'times':>6}{'gap p50':>9}{'gap max':>9}{'others max':>12}{'hand-out':>10}{'late max':>10}"
+    say(f"\n{'seconds, by fault':<24}{titles}")
+    starts = sorted(execution.started_at_ms for execution in driver.journals.executions)
     figures = []
     for kind in sorted({fault.kind for fault in injected}):
         faults = [fault for fault in injected if fault.kind == kind]
-        own, others, late = [], [0], [0]
+        own, others, late, silent = [], [0], [0], [0]
         for fault in faults:
             gaps = verdict.gaps(fault.from_ms, fault.to_ms)
             own.append(max((gaps.get(p, 0) for p in fault.partitions), default=0))
             others += [gap for p, gap in gaps.items() if p not in fault.partitions]
+            silent += [b - a for a, b in itertools.pairwise(starts) if b >= fault.from_ms and a <= fault.to_ms]
             late += verdict.lateness_ms(fault.from_ms, fault.to_ms)[-1:]
         own.sort()
-        row = (kind, len(faults), own[len(own) // 2], own[-1], max(others), max(late))
+        row = (kind, len(faults), own[len(own) // 2], own[-1], max(others), max(silent), max(late))
         figures.append(row)
         say(
             f"{kind:<24}{row[1]:>6}"
-            + "".join(f"{seconds(ms):>{w}.2f}" for ms, w in zip(row[2:], (9, 9, 12, 10), strict=True))
+            + "".join(f"{seconds(ms):>{w}.2f}" for ms, w in zip(row[2:], (9, 9, 12, 10, 10), strict=True))
         )
     say("figures: " + json.dumps(figures))
 

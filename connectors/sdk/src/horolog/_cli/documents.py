@@ -9,7 +9,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from horolog._cli.exits import usage
 
@@ -54,7 +54,7 @@ def read_document(path: Path) -> Any:
 def parse_documents(path: Path, text: str) -> list[Document]:
     """Give the documents of a text: one of JSON, or those of YAML. Raises CliError."""
     try:
-        return [Document(1, json.loads(text))]
+        return [Document(1, json.loads(text, parse_constant=_no_constant))]
     except RecursionError:
         message = f"{path}: nested too deeply to be read."
         raise usage(message) from None
@@ -63,6 +63,11 @@ def parse_documents(path: Path, text: str) -> list[Document]:
             message = f"{path} is not JSON: {error}."
             raise usage(message) from None
     return _parse_yaml(path, text)
+
+
+def _no_constant(text: str) -> NoReturn:
+    message = f"{text} is no value of JSON"
+    raise ValueError(message)
 
 
 def _yaml() -> Any | None:

@@ -48,6 +48,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "calendars": [],
 }
 _KNOWN = {"jobId", "name", "task", "timeZone", *_TIME_FORMS, *_DEFAULTS}
+_CRON_ALIASES = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
 _EVERY = re.compile(r"(\d+)(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -331,8 +332,9 @@ class Memory:
         job = FakeJob(job_id, definition, version=old.version + 1 if old else 1)
         job.paused = old.paused if old and old.state != "deleted" else None
         now = self.clock.monotonic()
-        if "delaySeconds" in definition:
-            job.next_run = now + definition["delaySeconds"]
+        if "delaySeconds" in definition:  # counts from its acceptance, and is an instant from then on
+            job.next_run = now + definition.pop("delaySeconds")
+            definition["runAt"] = self.wall(job.next_run)
         elif "runAt" in definition:
             at = parse_time(definition["runAt"])
             job.next_run = max(now, self._origin + (at - EPOCH).total_seconds())
@@ -584,6 +586,8 @@ def _camel(name: str) -> str:
 def _check_cron(schedule: Mapping[str, Any]) -> None:
     cron = schedule.get("cron")
     if cron is None:
+        return
+    if cron in _CRON_ALIASES:
         return
     fields = str(cron).split()
     bad = len(fields) not in {5, 6} or any(not re.fullmatch(r"[\w*/,\-#()]+", part) for part in fields)

@@ -20,6 +20,7 @@ from horolog._cli.importers.remarks import NotTranslatableError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+UTC_NAMES = frozenset({"UTC", "Etc/UTC", "Zulu", "GMT", "Etc/GMT"})  # zones whose clocks never change
 VIXIE, ROBFIG = "vixie", "robfig"
 CHARACTERS_MAX = 256  # the core's bound of an expression (docs/time-rules.md)
 ITEMS_MAX = 60  # the core's bound of a list

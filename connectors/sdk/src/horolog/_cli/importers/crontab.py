@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from horolog._cli.importers.cron_text import VIXIE, CronText, read_cron
+from horolog._cli.importers.cron_text import UTC_NAMES, VIXIE, CronText, read_cron
 from horolog._cli.importers.remarks import NotTranslatableError, Translation
 from horolog._wire import PAYLOAD_BYTES_MAX, to_json
 
@@ -101,8 +101,9 @@ def _about_the_file(result: Translation, state: _State, options: CrontabOptions)
     )
     result.note(
         0,
-        f"the command, its environment and its input are the payload; a worker with a handler {options.task!r} has to "
-        "run it, with its own account, HOME, LOGNAME and PATH (docs/migrating.md shows one)",
+        "the command, its environment and its input are the payload, which whoever may read jobs can read; a worker "
+        f"with a handler {options.task!r} has to run it, with its own account, HOME, LOGNAME and PATH "
+        "(docs/migrating.md shows one)",
     )
     if not options.user_column and state.first_words == {"root"}:
         result.note(0, "every command begins with root: if this is a system crontab, give --user-column")
@@ -207,7 +208,7 @@ def _alias(text: str) -> CronText:
 
 def _clock_change_notes(cron: CronText, state: _State, notes: list[str]) -> None:
     """Say where a night of a clock change goes another way. Without CRON_TZ cron and R2, R3 agree but for R6."""
-    if not cron.fixed or state.zone == "UTC":
+    if not cron.fixed or state.zone in UTC_NAMES:
         return
     if state.cron_zone:
         notes.append(

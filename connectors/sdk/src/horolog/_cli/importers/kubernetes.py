@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from horolog._cli.documents import Document
-from horolog._cli.importers.cron_text import ROBFIG, read_cron
+from horolog._cli.importers.cron_text import ROBFIG, UTC_NAMES, read_cron
 from horolog._cli.importers.remarks import NotTranslatableError, Translation
 from horolog._wire import PAYLOAD_BYTES_MAX, to_json
 
@@ -114,7 +114,10 @@ def _objects(value: Any) -> Iterable[tuple[str, Any]]:
         return
     items = value.get("items") if isinstance(value, dict) else None
     if isinstance(value, dict) and str(value.get("kind", "")).endswith("List"):
-        for index, item in enumerate(items if isinstance(items, list) else []):
+        if not isinstance(items, list):
+            yield "items: must be a list; this ", None
+            return
+        for index, item in enumerate(items):
             yield f"item {index + 1}: ", _with_kind(item, str(value["kind"]))
         return
     yield "", value
@@ -154,7 +157,7 @@ class _CronJob:
             message = "metadata.name is missing (generateName does not do: a job needs the same id each time)"
             raise NotTranslatableError(message)
         version = self._value.get("apiVersion")
-        if version != "batch/v1":
+        if version not in {"batch/v1", None}:  # a CronJobList says it for its items
             self._notes.append(f"apiVersion {str(version)[:40]!r}: read as batch/v1")
         job: dict[str, Any] = {
             "jobId": name if namespace is None else f"{namespace}.{name}",
@@ -223,7 +226,7 @@ class _CronJob:
                 message = f"spec.schedule: {text}: no such day exists; Kubernetes never runs it either. Remove it"
                 raise NotTranslatableError(message)
             expression, fixed = cron.expression, cron.fixed
-        if fixed and zone != "UTC":
+        if fixed and zone not in UTC_NAMES:
             self._notes.append(
                 "schedule: Kubernetes leaves out a time in a skipped hour and runs one in a repeated hour twice; here "
                 "it runs once in both (R2); `gap: skip` and `overlapHour: both` in the schedule keep Kubernetes' way"
@@ -239,7 +242,7 @@ class _CronJob:
                 message = "spec.schedule has a zone of its own beside spec.timeZone; keep spec.timeZone"
                 raise NotTranslatableError(message)
             self._notes.append(
-                f"schedule: {text.partition('=')[0]}= inside the schedule is refused by Kubernetes now; it became timeZone"
+                f"schedule: {text.partition('=')[0]}= in the schedule is refused by Kubernetes now; it became timeZone"
             )
             zone, text = prefix[1], prefix[2].strip()
         elif zone is None:
@@ -270,8 +273,8 @@ class _CronJob:
     # --- how ---
 
     def _overlap(self) -> str:
-        policy = self._spec.get("concurrencyPolicy", "Allow")
-        if policy not in _OVERLAPS:
+        policy = self._spec.get("concurrencyPolicy") or "Allow"
+        if not isinstance(policy, str) or policy not in _OVERLAPS:
             message = f"spec.concurrencyPolicy: {str(policy)[:40]!r} is not one of {', '.join(_OVERLAPS)}"
             raise NotTranslatableError(message)
         if policy == "Forbid":

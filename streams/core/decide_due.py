@@ -243,8 +243,13 @@ def move_cursor_for_zone_data(draft: Draft) -> None:
             at_ms=draft.now_ms,
         )
     )
-    if to_ms is not None:
-        note_cursor(draft, new.next_after(to_ms - 1) if move is not None else new.next_after(state.decided_to_ms))
+    if to_ms is None:
+        return
+    # Slots dropped since what is decided belong to the cursor, if nothing else lies between them.
+    for found in (new.next_after(state.decided_to_ms), new.next_after(to_ms - 1)):
+        if found is not None and found.at_ms == to_ms:
+            note_cursor(draft, found)
+            return
 
 
 def open_backfills(draft: Draft) -> None:

@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+import pytest
+
 from streams.core.events import CursorMoved, CursorNoted, OccurrencesSkipped, RunOpened
 from streams.core.manual import ManualOwner
 from streams.core.time import INSTALLED_ZONE_DATA, CalendarSpec, CronSpec, IntervalSpec, LocalOneOffSpec, ZoneData
@@ -103,6 +105,48 @@ def test_a_local_time_that_ran_under_the_old_zone_data_does_not_run_again(tmp_pa
     owner.wake()
 
     assert owner.state.next_at_ms == ms("2027-01-11T15:00:00")
+
+
+def test_a_slot_whose_new_instant_is_settled_keeps_its_promised_one(tmp_path: Path) -> None:
+    """09:00 ran at 14:00Z; new data, an hour ahead, puts 09:20 at 13:20Z, before what is decided."""
+    owner = ManualOwner(now_ms=ms("2027-01-10T00:00:00"))
+    owner.define(schedule=CronSpec(expression="0,20 9 * * *", time_zone="America/New_York"), overlap="allow")
+    owner.run_until(ms("2027-01-10T14:00:00"))
+    owner.complete(owner.grant())
+    owner.now_ms = ms("2027-01-10T14:10:00")
+
+    owner.zone_data_before = {INSTALLED_ZONE_DATA.version: INSTALLED_ZONE_DATA}
+    owner.zone_data = zone_data_in(tmp_path, "next", "America/Halifax")
+    owner.wake()
+    owner.run_until(ms("2027-01-11T13:00:00"))
+
+    assert [event.scheduled_at_ms for event in opened(owner)] == [
+        ms("2027-01-10T14:00:00"),
+        ms("2027-01-10T14:20:00"),
+        ms("2027-01-11T13:00:00"),
+    ]
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["with the old data", "without"])
+def test_new_zone_data_at_any_moment_of_a_spring_night_leaves_a_job_that_runs_on(
+    *, tmp_path: Path, known: bool
+) -> None:
+    """Chicago's clock jumps an hour after New York's, so slots move into its gap, out of it and over what ran."""
+    chicago = zone_data_in(tmp_path, "next", "America/Chicago")
+    for hour in range(24):
+        owner = ManualOwner(now_ms=ms("2027-03-13T22:00:00"))
+        schedule = CronSpec(expression="15 0,1,2,3 * * *", time_zone="America/New_York", overlap_hour="second")
+        owner.define(schedule=schedule, overlap="allow")
+        owner.run_until(ms("2027-03-14T00:00:00") + hour * 1_800_000)
+        owner.zone_data_before = {INSTALLED_ZONE_DATA.version: INSTALLED_ZONE_DATA} if known else {}
+        owner.zone_data = chicago
+        owner.wake()
+        owner.run_until(ms("2027-03-15T12:00:00"))
+
+        instants = [event.scheduled_at_ms for event in opened(owner)]
+        assert instants == sorted(set(instants))
+        assert instants[-4:] == [ms(f"2027-03-15T0{utc}:15:00") for utc in (5, 6, 7, 8)]
+        assert [type(event).__name__ for event in owner.log].count("CursorMoved") == 1
 
 
 def test_zone_data_does_not_touch_intervals(tmp_path: Path) -> None:

@@ -173,6 +173,10 @@ class Schedule:
                 dropped += self._excluded_records(max(start, first + 1), min(end, last + 1))
         return dropped
 
+    def slot_local_ms(self, slot_ms: int) -> int:
+        """Local time, in ms, that a slot stands for: before its shift, where it was shifted out of a gap."""
+        return slot_ms + self.zone.offset_at(slot_ms // 1000) * 1000 - self._source.shift_ms(slot_ms)
+
     def local_text(self, instant_ms: int) -> str:
         """Wall-clock text of an instant with its offset, in the schedule's zone."""
         return local_at(self.zone, instant_ms)

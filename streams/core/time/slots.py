@@ -46,6 +46,9 @@ class SlotSource(Protocol):
     def dropped_slots(self, after_ms: int, until_ms: int) -> tuple[DroppedSlot, ...]:
         """Slots that the zone rules drop at an instant in ``(after_ms, until_ms]``."""
 
+    def shift_ms(self, slot_ms: int) -> int:
+        """How far the wall clock at a slot lies past the slot's own local time; over 0 if it was shifted from a gap."""
+
 
 class IntervalSlots:
     """``anchor + k * every`` for k >= 0, in closed form."""
@@ -77,6 +80,10 @@ class IntervalSlots:
         """Nothing: an interval meets no zone."""
         return ()
 
+    def shift_ms(self, slot_ms: int) -> int:  # noqa: ARG002 - protocol
+        """Nothing: an interval meets no zone."""
+        return 0
+
 
 class InstantSlots:
     """A short, fixed list of slots: one-off schedules."""
@@ -102,3 +109,7 @@ class InstantSlots:
     def dropped_slots(self, after_ms: int, until_ms: int) -> tuple[DroppedSlot, ...]:
         """Return the slot that fell into a gap, at the end of that gap."""
         return tuple(record for at, record in self._dropped if after_ms < at <= until_ms)
+
+    def shift_ms(self, slot_ms: int) -> int:  # noqa: ARG002 - protocol
+        """Nothing: a one-off has no neighbour that it could be taken for."""
+        return 0

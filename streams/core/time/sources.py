@@ -145,6 +145,9 @@ class _UntilSlots:
     def dropped_slots(self, after_ms: int, until_ms: int) -> tuple[DroppedSlot, ...]:
         return self._slots.dropped_slots(after_ms, min(until_ms, self._until_ms))
 
+    def shift_ms(self, slot_ms: int) -> int:
+        return self._slots.shift_ms(slot_ms)
+
 
 def _rrule(spec: RRuleSpec, zone_data: ZoneData) -> SlotSource:
     _check_policies(spec)

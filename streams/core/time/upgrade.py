@@ -33,13 +33,15 @@ def recompute_cursor(old: Schedule, new: Schedule, cursor_at_ms: int | None, aft
     """Return the move of a cursor from ``old`` to ``new`` zone data, or None if the occurrence stays.
 
     ``cursor_at_ms`` is the next occurrence not yet opened, ``after_ms`` the last instant that is settled (the last
-    opened occurrence, or the job's creation). The cursor stays on its slot, that is on its local time, and only the
-    instant moves: a slot that ran under the old data does not run again when the new data puts it later, and one that
-    the new data puts into the past is due at once, never lost. When the old data is not at hand, pass ``new``
-    as ``old``: the cursor is then taken from ``after_ms`` alone, which loses nothing but can repeat a slot that moved
-    later.
+    opened occurrence, or the job's creation); the cursor always lies after it. The cursor stays on its slot, that is on
+    its local time, and only the instant moves: a slot that ran under the old data does not run again when the new data
+    puts it later or shifts it out of a gap, and one that the new data puts into the past is due at once, never lost.
+    Where the new instant is one that is settled, the cursor's slot keeps its old instant, unless the new data has an
+    occurrence before that. When the old data is not at hand, pass ``new`` as ``old``: the cursor is then taken from
+    ``after_ms`` alone, which loses nothing but can repeat a slot that moved later.
     """
-    found = new.next_after(after_ms) if old.elapsed else _same_slot(old, new, cursor_at_ms, after_ms)
+    from_settled = old.elapsed or old is new
+    found = new.next_after(after_ms) if from_settled else _same_slot(old, new, cursor_at_ms, after_ms)
     to_ms = None if found is None else found.at_ms
     if to_ms == cursor_at_ms:
         return None
@@ -62,15 +64,14 @@ def _same_slot(old: Schedule, new: Schedule, cursor_at_ms: int | None, after_ms:
     settled = old.previous_before(after_ms + 1 if cursor_at_ms is None else cursor_at_ms)
     if settled is None:
         return new.next_after(after_ms)
-    local_settled = _local_ms(old, settled.slot_ms)
-    if cursor is not None and _local_ms(old, cursor.slot_ms) <= local_settled:
+    local_settled = old.slot_local_ms(settled.slot_ms)
+    if cursor is not None and old.slot_local_ms(cursor.slot_ms) <= local_settled:
         # The cursor is the second pass of the settled local time (overlapHour both): local time cannot tell them apart.
         return new.next_after(after_ms)
     found = new.next_after(settled.at_ms - _OFFSET_MOVE_MAX_MS)
-    while found is not None and _local_ms(new, found.slot_ms) <= local_settled:
+    while found is not None and new.slot_local_ms(found.slot_ms) <= local_settled:
         found = new.next_after(found.at_ms)
-    return found
-
-
-def _local_ms(schedule: Schedule, instant_ms: int) -> int:
-    return instant_ms + schedule.zone.offset_at(instant_ms // 1000) * 1000
+    if found is None or found.at_ms > after_ms:
+        return found
+    later = new.next_after(after_ms)
+    return cursor if later is None or (cursor is not None and cursor.at_ms < later.at_ms) else later

@@ -147,6 +147,15 @@ class WallClockSlots:
                 dropped += self._gap_records(gap_from, gap_to)
         return dropped
 
+    def shift_ms(self, slot_ms: int) -> int:
+        """How far the wall clock at a slot lies past the last local time that it stands for."""
+        segment = bisect_right(self._transitions, slot_ms // 1000)
+        local = slot_ms // 1000 + self._offsets[segment]
+        if not segment or slot_ms // 1000 != self._transitions[segment - 1] or not self._has_shifted(segment):
+            return 0
+        own = self.pattern.previous_local(local + 1)
+        return 0 if own is None else (local - own) * 1000
+
     def _shifts(self, gap_from: int, gap_to: int) -> bool:
         return self._shift and gap_to - gap_from < LONG_JUMP_S
 

@@ -10,8 +10,10 @@ from streams.core.time import (
     INSTALLED_ZONE_DATA,
     CronSpec,
     CursorMove,
+    GapPolicy,
     IntervalSpec,
     Jitter,
+    OverlapHour,
     ScheduleSpec,
     ZoneData,
     compile_schedule,
@@ -70,7 +72,7 @@ def test_an_open_cursor_moves_once(
     assert move.to_ms is not None
     assert [utc_text(move.to_ms), move.from_version, move.to_version] == [new_at, "2022g", INSTALLED_ZONE_DATA.version]
     assert move.from_local[:16] == move.to_local[:16] == f"{new_at[:10]}T09:00"
-    assert recompute_cursor(new, new, move.to_ms, ms(after)) is None
+    assert recompute_cursor(new, new, move.to_ms, move.to_ms - 1) is None
 
 
 def test_a60_created_under_old_data_and_upgraded_a_month_before(before_2023: ZoneData, ms: Any) -> None:
@@ -157,3 +159,89 @@ def test_a_cursor_with_jitter_keeps_its_delay(before_2023: ZoneData, ms: Any) ->
     move = recompute_cursor(old, new, cursor.at_ms, settled.at_ms)
     assert move is not None
     assert move.to_ms == cursor.at_ms - 3_600_000
+
+
+FROM_28 = "2023-04-28T00:00Z"
+
+
+def plus_one_hour(zone_data_of: Any, ms: Any) -> tuple[ZoneData, ZoneData]:
+    """Two releases of one zone: always UTC, and an hour ahead from 28 April 2023 on."""
+    ahead: ZoneData = zone_data_of("2023y", {"Test/Ahead": ([0, HOUR], [(ms(FROM_28) // 1000, 1)])})
+    flat: ZoneData = zone_data_of("2023x", {"Test/Ahead": ([0], [])})
+    return flat, ahead
+
+
+@pytest.mark.parametrize(
+    ("expression", "ran_at", "cursor_at", "moved_to"),
+    [
+        # Ran at midnight, which the new data skips: shifted to the same instant, it is the same slot.
+        ("0 0 * * *", "2023-04-28T00:00Z", "2023-04-29T00:00Z", "2023-04-28T23:00Z"),
+        # Ran at 00:30; the new data shifts 00:30 to an instant that is settled.
+        ("30 0 * * *", "2023-04-28T00:30Z", "2023-04-29T00:30Z", "2023-04-28T23:30Z"),
+        # 09:20 is due at 08:20Z, which is settled: it keeps the instant that it was promised.
+        ("0,20 9 * * *", "2023-04-28T09:00Z", "2023-04-28T09:20Z", "2023-04-28T09:20Z"),
+        # So many slots that the new data has one at the cursor's instant anyway.
+        ("0-59 0-23 * * *", "2023-04-28T09:00Z", "2023-04-28T09:01Z", "2023-04-28T09:01Z"),
+    ],
+)
+def test_a_cursor_never_moves_to_a_settled_instant(
+    *, zone_data_of: Any, ms: Any, expression: str, ran_at: str, cursor_at: str, moved_to: str
+) -> None:
+    flat, ahead = plus_one_hour(zone_data_of, ms)
+    spec = CronSpec(expression, "Test/Ahead")
+    old = compile_schedule(spec, job_id="job-1", zone_data=flat)
+    new = compile_schedule(spec, job_id="job-1", zone_data=ahead)
+    found = old.next_after(ms(ran_at))
+    assert found is not None
+    assert found.at_ms == ms(cursor_at)
+
+    move = recompute_cursor(old, new, found.at_ms, ms(ran_at))
+    assert (found.at_ms if move is None else move.to_ms) == ms(moved_to)
+
+
+def test_a_slot_that_ran_is_not_run_again_when_the_new_data_shifts_it_out_of_a_gap(zone_data_of: Any, ms: Any) -> None:
+    """02:30 ran at 01:30Z by a clock an hour ahead; the new data lets the clock jump over it only at 02:00Z."""
+    early = zone_data_of("2023x", {"Test/Jump": ([0, HOUR], [(ms("2023-04-27T00:00Z") // 1000, 1)])})
+    late = zone_data_of("2023y", {"Test/Jump": ([0, HOUR], [(ms("2023-04-28T02:00Z") // 1000, 1)])})
+    spec = CronSpec("30 2 * * *", "Test/Jump")
+    old = compile_schedule(spec, job_id="job-1", zone_data=early)
+    new = compile_schedule(spec, job_id="job-1", zone_data=late)
+    shifted = new.next_after(ms("2023-04-28T01:30Z"))
+    assert shifted is not None
+    assert utc_text(shifted.at_ms) == "2023-04-28T02:00:00Z"
+
+    assert recompute_cursor(old, new, ms("2023-04-29T01:30Z"), ms("2023-04-28T01:30Z")) is None
+
+
+@pytest.mark.parametrize("overlap_hour", ["first", "second", "both"])
+@pytest.mark.parametrize("gap", ["shift", "skip"])
+@pytest.mark.parametrize("expression", ["15 0,1,2,3 * * *", "30 23 * * *", "0 */2 * * *", "0,40 0-4 * * *"])
+def test_at_every_moment_of_an_upgrade_the_cursor_follows_what_is_settled(
+    *, zone_data_of: Any, ms: Any, expression: str, gap: GapPolicy, overlap_hour: OverlapHour
+) -> None:
+    """Both ways over the change, after each occurrence around it, with the old data and without."""
+    releases = plus_one_hour(zone_data_of, ms)
+    spec = CronSpec(expression, "Test/Ahead", gap, overlap_hour)
+    tried = 0
+    for before, after in (releases, releases[::-1]):
+        old = compile_schedule(spec, job_id="job-1", zone_data=before)
+        new = compile_schedule(spec, job_id="job-1", zone_data=after)
+        for settled in old.iter_between(ms("2023-04-27T12:00Z"), ms("2023-04-28T12:00Z")):
+            cursor = old.next_after(settled.at_ms)
+            assert cursor is not None
+            for known in (old, new):
+                move = recompute_cursor(known, new, cursor.at_ms, settled.at_ms)
+                tried += 1
+                assert move is None or (move.to_ms is not None and move.to_ms > settled.at_ms)
+
+    assert tried >= 4
+
+
+def test_without_the_old_data_a_slot_before_a_cursor_that_still_fits_is_not_lost(zone_data_of: Any, ms: Any) -> None:
+    """Old: 09:00Z and 10:00Z. New: 08:00Z and 09:00Z, so the cursor of 09:00 is the new instant of 10:00."""
+    _, ahead = plus_one_hour(zone_data_of, ms)
+    new = compile_schedule(CronSpec("0 9,10 * * *", "Test/Ahead"), job_id="job-1", zone_data=ahead)
+
+    move = recompute_cursor(new, new, ms("2023-04-28T09:00Z"), ms("2023-04-27T10:00Z"))
+    assert move is not None
+    assert move.to_ms == ms("2023-04-28T08:00Z")

@@ -81,8 +81,7 @@ def campaign(bootstrap_servers: str, root: Path, chosen: argparse.Namespace) -> 
         while time.monotonic() < ends:
             faults.kinds[rng.choices(kinds, weights)[0]]()
             faults.pause(CALM_S)
-        faults.pause(HEAL_S)
-        verdict = judge(cluster, driver)
+        verdict = judge(cluster, driver, heal_s=HEAL_S)
         tell(verdict, faults.injected, driver)
         failed = sum(1 for _ in cluster.log_lines("job_quarantined")) + len(driver.gave_up)
         say(

@@ -4,13 +4,14 @@
 
 It is configured by HOROLOG_* like every scheduler. `DIRECTORY/order.json` holds the present order:
 
-    {"id": 3, "step": "commit", "action": "kill", "skip": 2, "inputs": "any"}
+    {"id": 3, "step": "commit", "action": "kill", "skip": 2, "inputs": "any", "writes": 1}
 
 `action` is kill (SIGKILL) or stop (SIGSTOP) of the own process, before the step (begin, produce, flush, offsets,
 commit, apply) of a transaction, after letting `skip` passes go by. `inputs` waits for a transaction that consumes some
-input, or none; or takes any. What happened goes to `DIRECTORY/journal.jsonl`: "hit" before the signal; "refused" for
-every transaction that certainly did not commit, with the places of its ledger markers. `CHAOS_WITHOUT` names guards of
-the commit order to leave out (generation, offsets, flush), so that tests can show what each is for.
+input, or none, or takes any; `writes` for one that writes for so many partitions. What happened goes to
+`DIRECTORY/journal.jsonl`: "hit" before the signal; "refused" for every transaction that certainly did not commit, with
+the places of its ledger markers. `CHAOS_WITHOUT` names guards of the commit order to leave out (generation, offsets,
+flush), so that tests can show what each is for.
 
 It ends when the process that started it ends, however that happens (Linux).
 """
@@ -54,6 +55,8 @@ class Control:
         self._skip = 0
         self.consumes = True
         """Whether the transaction in flight consumes an input record."""
+        self.writes = 0
+        """For how many partitions it writes."""
 
     def before(self, step: str) -> None:
         """Obey the order if this is its moment."""
@@ -62,6 +65,8 @@ class Control:
         if order is None or order["step"] != step:
             return
         if order["inputs"] not in ("any", "some" if self.consumes else "none"):
+            return
+        if self.writes < order["writes"]:
             return
         if self._skip > 0:
             self._skip -= 1
@@ -101,6 +106,7 @@ class JournallingCommitter(KafkaCommitter):
         offsets = {
             (topic, write.partition): offset for write in transaction.writes for topic, offset in write.offsets.items()
         }
+        self._control.writes = len(transaction.writes)
         self._control.consumes = any(self._last.get(place, offset) != offset for place, offset in offsets.items())
         end = super().commit(transaction)
         if end.outcome is Outcome.COMMITTED:

@@ -26,8 +26,8 @@ TAKEN_TIMEOUT_S = 30.0
 LIGHT = Load(seed=9, one_offs=10.0, intervals=6, crons=0, changes=0.0, workers=2)
 
 
-def frozen(victim: Scheduler, step: Step, inputs: Inputs) -> int:
-    hit_ms = victim.hit_at_ms(victim.order(step, "stop", inputs=inputs))
+def frozen(victim: Scheduler, step: Step, inputs: Inputs, writes: int = 1) -> int:
+    hit_ms = victim.hit_at_ms(victim.order(step, "stop", inputs=inputs, writes=writes))
     assert hit_ms is not None
     victim.frozen = True
     return hit_ms
@@ -72,7 +72,7 @@ def test_without_it_a_frozen_owner_changes_a_partition_behind_its_successor(
     victim.thaw()
     cluster.wait_whole(victim, other)
 
-    verdict = judge(cluster, driver)
+    verdict = judge(cluster, driver, heal_s=0)
 
     assert verdict.report.of("I6"), verdict.report.to_table()
     assert verdict.stale_refused == 0
@@ -107,12 +107,12 @@ def test_without_flush_and_offsets_a_commit_lands_behind_its_successor(make_clus
         cluster.settings, Load(seed=9, timer_only=tuple(p for p in range(6) if p != with_input), workers=2, changes=0)
     )
     driver.start()
-    hit_ms = frozen(victim, "commit", "some")
+    hit_ms = frozen(victim, "commit", "some", writes=2)
     assert wait_until(lambda: any(without in other.owned() for other in others), TAKEN_TIMEOUT_S)
     cluster.note("freeze_before_commit", hit_ms, victim.name)
     victim.thaw()
     cluster.wait_whole(victim, *others)
 
-    verdict = judge(cluster, driver)
+    verdict = judge(cluster, driver, heal_s=0)
 
     assert verdict.report.of("I6"), verdict.report.to_table()

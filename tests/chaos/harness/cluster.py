@@ -129,10 +129,16 @@ class Scheduler:
             self._process.wait(timeout_s)
         self.frozen = False
 
-    def order(self, step: Step, action: Literal["kill", "stop"], *, skip: int = 0, inputs: Inputs = "any") -> int:
-        """Tell it what to do to itself before a step; replaces an earlier order. Returns the order's id."""
+    def order(
+        self, step: Step, action: Literal["kill", "stop"], *, skip: int = 0, inputs: Inputs = "any", writes: int = 1
+    ) -> int:
+        """Tell it what to do to itself before a step; replaces an earlier order. Returns the order's id.
+
+        `writes`: for how many partitions the transaction must write.
+        """
         self._orders += 1
-        text = json.dumps({"id": self._orders, "step": step, "action": action, "skip": skip, "inputs": inputs})
+        order = {"id": self._orders, "step": step, "action": action, "skip": skip, "inputs": inputs, "writes": writes}
+        text = json.dumps(order)
         partial = self.directory / "order.partial"
         partial.write_text(text)
         partial.rename(self.directory / "order.json")

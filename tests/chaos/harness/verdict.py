@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -18,6 +19,7 @@ from streams.audit.kafka_reader import read_run
 from streams.audit.log_view import TOPICS, LogRecord, LogView
 from streams.core import events as ev
 from streams.core.time import OneOffSpec
+from tests.chaos.harness.cluster import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,6 +33,9 @@ KEPT: Final = "run.msgpack"
 
 CLOCK_ERROR_MS: Final = 50
 """Driver and broker share the machine's clock; librdkafka and the broker round to whole milliseconds."""
+
+HEAL_S: Final = 5.0
+"""Several times what the workers need for the backlog of a fault."""
 
 LIMITS: Final = Limits(ended_or_leased_within_ms=30_000)
 """A take-over (15 s), a lost lease (3 s), a retry, and the time that healing took."""
@@ -79,12 +84,13 @@ class Verdict(msgspec.Struct, kw_only=True):
         return sorted(late[job_id] for job_id, at_ms in due.items() if job_id in late and from_ms <= at_ms <= to_ms)
 
 
-def judge(cluster: Cluster, driver: Driver, limits: Limits = LIMITS) -> Verdict:
-    """End everything and judge it."""
+def judge(cluster: Cluster, driver: Driver, *, heal_s: float = HEAL_S) -> Verdict:
+    """Let workers catch up for `heal_s`, end everything and judge it."""
+    threading.Event().wait(heal_s)
     driver.drain()
     for scheduler in cluster.schedulers:
         scheduler.stop()
-    reading = read_run(cluster.settings)
+    reading = read_run(cluster.settings, end_at_ms=now_ms())
     refused = frozenset(
         ("ledger", partition, offset) for line in cluster.refused() for partition, offset in line["markers"]
     )
@@ -95,7 +101,7 @@ def judge(cluster: Cluster, driver: Driver, limits: Limits = LIMITS) -> Verdict:
         refused=refused,
     )
     faults = Faults(faults=(*cluster.faults, *driver.faults), clock_error_ms=CLOCK_ERROR_MS)
-    report = check(view, driver.journals, faults, limits)
+    report = check(view, driver.journals, faults, LIMITS)
     kept = (_records(view), dict(view.committed), view.end_at_ms, sorted(view.refused), driver.journals, faults)
     (cluster.root / KEPT).write_bytes(msgspec.msgpack.encode(kept))
     return Verdict(report=report, view=view, stale_refused=cluster.stale_refused(), hidden=sum(reading.hidden.values()))

@@ -34,11 +34,11 @@ KEPT: Final = "run.msgpack"
 CLOCK_ERROR_MS: Final = 50
 """Driver and broker share the machine's clock; librdkafka and the broker round to whole milliseconds."""
 
-HEAL_S: Final = 5.0
-"""Several times what the workers need for the backlog of a fault."""
+HEAL_S: Final = 8.0
+"""What the workers need for the backlog of a storm, and the pauses of 2 s that people set meanwhile."""
 
-LIMITS: Final = Limits(ended_or_leased_within_ms=30_000)
-"""A take-over (15 s), a lost lease (3 s), a retry, and the time that healing took."""
+LIMITS: Final = Limits(ended_or_leased_within_ms=45_000)
+"""A storm (20 s without an owner on a busy machine), a lost lease (3 s), a retry, a pause, healing and stopping."""
 
 
 class Verdict(msgspec.Struct, kw_only=True):

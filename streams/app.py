@@ -100,7 +100,7 @@ class _Process:
                 live=FaustMembership(self._app),
                 open_store=self._open_store,
                 send_offers=self._sender.send,
-                events=ObservedOwner(self._metrics),
+                events=ObservedOwner(self._metrics, skew_alert_ms=settings.scheduler.clock_skew_alert_ms),
                 steps=steps,
             ),
         )

@@ -23,6 +23,11 @@ stays a lower bound however the clocks drifted since, and gives way to newer one
 3. If both see nothing (a small step without `sent_monotonic_ms`): the window, after two minutes.
 In the first two cases all older bounds are dropped and the new sample counts alone.
 
+**Another broker leads the partition:** that is a step of the clock, forward or back, and the first record that the new
+leader stamps shows it by the same rules; nobody needs to be told of the change. Until then an owner may
+judge by the old leader's clock, for the time of one transaction; a run that it opens too early by the new one is
+held by the gateway until its due time, since the record of its grant bears the new leader's stamp.
+
 **What callers see** (`now_ms`): a clock that does not go back, with one exception. When the estimate falls
 behind what was said before by at most `HOLD_MAX_MS`, the clock stands still until the estimate has caught
 up, which takes no longer than that, and no instant is reached that the broker had not reached. When it
@@ -43,7 +48,7 @@ WINDOW_MS: Final = 120_000
 BUCKET_MS: Final = 10_000
 """One bound is kept for each, so memory does not depend on the rate of samples."""
 HOLD_MAX_MS: Final = 1_000
-"""A step back up to this stops the clock; a longer one turns it. It is also the skew that raises an alert."""
+"""A step back up to this stops the clock; a longer one turns it."""
 JITTER_MS: Final = 1
 """Stamps are whole milliseconds and a broker's threads may take them out of order by one."""
 
@@ -51,7 +56,7 @@ _DRIFT: Final = DRIFT_MAX_PPM / 1e6
 
 
 class ClockNotReadyError(Exception):
-    """No sample yet, since the start or since the leader changed: nothing may be judged due."""
+    """No sample yet, since the start: nothing may be judged due."""
 
 
 class BrokerClock:
@@ -104,7 +109,7 @@ class BrokerClock:
             self._best = bound if self._best is None else max(self._best, bound)
 
     def reset(self, reason: str) -> None:
-        """Forget all bounds: another leader, another clock. Not ready until the next sample."""
+        """Forget all bounds. Not ready until the next sample."""
         self._bounds.clear()
         self._best = None
         self._stamped_ms = None
@@ -146,26 +151,15 @@ class BrokerClock:
 
 
 class BrokerClocks:
-    """One clock for each partition of an owner, dropped and made anew as leaders and assignments change."""
+    """One clock for each partition of an owner, dropped and made anew as assignments change."""
 
     def __init__(self) -> None:
         self._clocks: dict[int, BrokerClock] = {}
-        self._leaders: dict[int, int] = {}
 
     def of(self, partition: int) -> BrokerClock:
         """Give the partition's clock; a new one if there is none."""
         return self._clocks.setdefault(partition, BrokerClock())
 
-    def note_leader(self, partition: int, leader_id: int) -> bool:
-        """Take note of who leads. True if that changed, and the clock was therefore reset."""
-        known = self._leaders.get(partition)
-        self._leaders[partition] = leader_id
-        if known is None or known == leader_id:
-            return False
-        self.of(partition).reset(f"leader changed from {known} to {leader_id}")
-        return True
-
     def drop(self, partition: int) -> None:
         """Forget a partition that was given up."""
         self._clocks.pop(partition, None)
-        self._leaders.pop(partition, None)

@@ -5,6 +5,7 @@ restart
 resumes at them. Its tables are not used; docs/guarantees.md says why, with the evidence. Faust gets two things that
 it does not offer:
 the inputs are read read_committed (a producer may write definitions in transactions), and no leader topic is made.
+One thing is mended: its seek back to the committed offsets also works where that offset is 0.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from schemas.topics import Topic, topic_name
 from streams.inbox import Input
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from faust.types import TP
 
     from schemas.config import KafkaSettings, Settings
     from streams.inbox import Source
@@ -36,6 +39,23 @@ class _ReadCommittedThread(driver.AIOKafkaConsumerThread):
         consumer = super()._create_worker_consumer(transport)
         consumer._isolation_level = "read_committed"  # noqa: SLF001 - read when the consumer starts; no public way
         return consumer
+
+    async def seek_to_committed(self) -> Mapping[TP, int]:
+        """Go back to the committed offsets, also where nothing was committed yet, or 0.
+
+        Faust drops what it has fetched while the group moves on, and seeks back. aiokafka passes over offsets of 0 and
+        none, so the first records of such a partition would be skipped, and lost with the next commit behind them.
+        """
+        offsets: Mapping[TP, int] = await self.call_thread(self._seek_to_committed)
+        return offsets
+
+    async def _seek_to_committed(self) -> Mapping[TP, int]:
+        consumer = self._ensure_consumer()
+        offsets: Mapping[TP, int] = await consumer.seek_to_committed()
+        for partition, offset in offsets.items():
+            if not offset:
+                consumer.seek(partition, 0)
+        return offsets
 
 
 class _Consumer(driver.Consumer):

@@ -47,6 +47,7 @@ METRICS: Final = {
     "horolog_recovery_remaining_records": "Ledger records still to be read, by partition.",
     "horolog_quarantined_jobs_total": "Jobs set aside because deciding about them failed.",
     "horolog_dead_letters_total": "Inputs that could not be read or accepted, by code.",
+    "horolog_clock_skew_seconds": "This machine's wall clock minus the broker's, the largest over the partitions.",
 }
 
 
@@ -68,6 +69,7 @@ class SchedulerMetrics:
         self.remaining = self._gauge("horolog_recovery_remaining_records", "partition")
         self.quarantined = self._counter("horolog_quarantined_jobs_total")
         self.dead_letters = self._counter("horolog_dead_letters_total", "code")
+        self.skew = self._gauge("horolog_clock_skew_seconds")
 
     def _histogram(self, name: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, METRICS[name], buckets=buckets, registry=self.registry)
@@ -82,7 +84,10 @@ class SchedulerMetrics:
 class ObservedOwner:
     """The owner's events as log lines and metrics."""
 
-    def __init__(self, metrics: SchedulerMetrics) -> None:
+    def __init__(self, metrics: SchedulerMetrics, *, skew_alert_ms: int) -> None:
+        """`skew_alert_ms`: scheduler.clock_skew_alert_ms."""
+        self._skew_alert_ms = skew_alert_ms
+        self._skewed = False
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("horolog.scheduler")
         self._metrics = metrics
 
@@ -147,6 +152,16 @@ class ObservedOwner:
     def unreachable(self, what: str, reason: str) -> None:
         """The broker did not answer a question; it is asked again."""
         self._log.warning("broker_unreachable", what=what, reason=reason)
+
+    def skew(self, skew_ms: float) -> None:
+        """Tell of a clock that went wrong, and of one that is right again, once each."""
+        self._metrics.skew.set(skew_ms / 1000)
+        skewed = abs(skew_ms) > self._skew_alert_ms
+        if skewed and not self._skewed:
+            self._log.error("clock_skewed", skew_ms=round(skew_ms), bound_ms=self._skew_alert_ms)
+        elif self._skewed and not skewed:
+            self._log.info("clock_right_again", skew_ms=round(skew_ms))
+        self._skewed = skewed
 
     def _count(self, entry: HistoryEntry) -> None:
         metrics = self._metrics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from schemas.partition import partition_for
 from schemas.topics import Topic, topic_name
@@ -27,12 +27,12 @@ class OfferSender:
         self._producer = Producer({**client, "acks": 1, "linger.ms": 0, "retries": 0})
 
     def send(self, made: Sequence[Offers]) -> None:
-        """Queue the records; a full queue drops them, since owners offer again."""
+        """Queue the records; what cannot be queued is dropped, since owners offer again."""
         for offers in made:
             key = offers.gateway_id
             try:
                 self._producer.produce(self._topic, encode_offers(offers), key, partition_for(key, self._partitions))
-            except BufferError:
+            except (BufferError, KafkaException):
                 break
         self._producer.poll(0)
 

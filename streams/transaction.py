@@ -119,6 +119,8 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
     receipts: Mapping[int, Receipt] = {}
     """Input partition to the receipt of its marker; only under COMMITTED."""
     reason: str = ""
+    producer_lost: bool = False
+    """The transaction was not brought to its end: until the id is fenced it may withhold the partitions' offsets."""
 
 
 class Committer(Protocol):
@@ -339,10 +341,10 @@ class KafkaCommitter:
         error = failure.error
         reason = f"{error.name()}: {error.str()}"
         stale = error.code() in _STALE_CODES
-        if failure.committing and not error.txn_requires_abort():
-            return Committed(outcome=Outcome.STALE if stale else Outcome.UNKNOWN, reason=reason)
-        if error.fatal() or not self._abort():
-            return Committed(outcome=Outcome.STALE if stale else Outcome.UNKNOWN, reason=reason)
+        undecided = failure.committing and not error.txn_requires_abort()
+        if undecided or error.fatal() or not self._abort():
+            outcome = Outcome.STALE if stale else Outcome.UNKNOWN
+            return Committed(outcome=outcome, reason=reason, producer_lost=True)
         if stale:
             return Committed(outcome=Outcome.STALE, reason=reason)
         if error.code() in _POISON_CODES:

@@ -287,6 +287,8 @@ class FakeCommitter:
         """Called in the commit thread before the end of each transaction."""
         self.judge: Callable[[Transaction], Outcome] = lambda _: Outcome.COMMITTED
         """How a transaction ends that the script does not name."""
+        self.producer_lost = False
+        """Whether failed transactions of the script could not be ended."""
         self._monotonic_ms = monotonic_ms
 
     @property
@@ -297,7 +299,7 @@ class FakeCommitter:
         self.begun(transaction)
         outcome = self.script.pop(0) if self.script else self.judge(transaction)
         if outcome is not Outcome.COMMITTED:
-            return Committed(outcome=outcome, reason="as the script says")
+            return Committed(outcome=outcome, reason="as the script says", producer_lost=self.producer_lost)
         self.transactions.append(transaction)
         receipts = {}
         for write in transaction.writes:
@@ -359,6 +361,7 @@ class Told:
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.skews: list[float] = []
         self.details: list[tuple[str, Any]] = []
         self._changed = asyncio.Event()
 
@@ -398,6 +401,10 @@ class Told:
 
     def unreachable(self, what: str, reason: str) -> None:
         self._note("unreachable", (what, reason))
+
+    def skew(self, skew_ms: float) -> None:
+        """Comes after each commit; not an event to wait for."""
+        self.skews.append(skew_ms)
 
     def _note(self, name: str, detail: Any) -> None:
         self.names.append(name)

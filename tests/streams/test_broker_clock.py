@@ -241,18 +241,23 @@ def test_now_goes_back_only_by_more_than_the_bound_and_says_so_whatever_the_brok
         assert clock.steps_back == back
 
 
-def test_clocks_are_kept_apart_by_partition_and_reset_by_their_leader() -> None:
-    clocks = BrokerClocks()
-    for partition in (0, 1):
-        assert not clocks.note_leader(partition, 7)
-        clocks.of(partition).sample(T0_MS, 0.0)
+@pytest.mark.parametrize("behind_ms", [-300_000, -300, 40, 300, 5_000])
+def test_a_new_leader_with_another_clock_is_followed_from_its_first_record_on(behind_ms: int) -> None:
+    clock = BrokerClock()
+    for at_ms in range(0, 60_000, 10_000):
+        clock.sample(T0_MS + at_ms, at_ms + 5.0, float(at_ms))
+    assert clock.now_ms(60_000.0) <= T0_MS + 60_000
 
-    assert not clocks.note_leader(0, 7)
-    assert clocks.note_leader(0, 8)
-    assert (clocks.of(0).ready, clocks.of(1).ready) == (False, True)
-    assert clocks.of(0).last_reset == "leader changed from 7 to 8"
+    clock.sample(T0_MS + 60_010 - behind_ms, 60_020.0, 60_000.0)  # 10 ms there, 10 ms back
+
+    assert -11 - 60 <= clock.skew_ms(T0_MS + 61_000 - behind_ms, 61_000.0) <= 11 + 60  # drift allowance: 60 ms
+
+
+def test_clocks_are_kept_apart_by_partition() -> None:
+    clocks = BrokerClocks()
+    clocks.of(0).sample(T0_MS, 0.0)
+    clocks.of(1).sample(T0_MS, 0.0)
 
     clocks.drop(1)
 
-    assert not clocks.of(1).ready
-    assert not clocks.note_leader(1, 9)
+    assert (clocks.of(0).ready, clocks.of(1).ready) == (True, False)

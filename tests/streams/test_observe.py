@@ -37,7 +37,7 @@ def test_names_carry_their_units() -> None:
 
 def test_committed_decisions_are_counted_by_what_they_did(rig: Any, make_job: Any) -> None:
     metrics = SchedulerMetrics()
-    observed = ObservedOwner(metrics)
+    observed = ObservedOwner(metrics, skew_alert_ms=1_000)
     at_ms = rig.now_ms + 1_000
     rig.define(make_job("j", at_ms=at_ms))
     request = rig.lease("j", at_ms)
@@ -64,13 +64,13 @@ def test_skipped_occurrences_are_counted_one_by_one(rig: Any, make_job: Any) -> 
     rig.run()
     rig.advance(3 * 3_600_000)
     batch = rig.turn()
-    ObservedOwner(metrics).committed([batch], 1.0)
+    ObservedOwner(metrics, skew_alert_ms=1_000).committed([batch], 1.0)
     assert (sample(metrics, "horolog_runs_skipped_total", reason="catch_up") or 0) >= 2
 
 
 def test_partitions_show_who_owns_them_and_how_far_recovery_is() -> None:
     metrics = SchedulerMetrics()
-    observed = ObservedOwner(metrics)
+    observed = ObservedOwner(metrics, skew_alert_ms=1_000)
     observed.recovering(Progress(3, 40, 100))
     assert sample(metrics, "horolog_recovery_remaining_records", partition="3") == 60
     observed.ready([3], 5.0)
@@ -82,7 +82,7 @@ def test_partitions_show_who_owns_them_and_how_far_recovery_is() -> None:
 
 def test_every_event_has_a_line_with_a_stable_name() -> None:
     with structlog.testing.capture_logs() as lines:
-        observed = ObservedOwner(SchedulerMetrics())
+        observed = ObservedOwner(SchedulerMetrics(), skew_alert_ms=1_000)
         observed.assigned(Membership("group", 2, "m"), [1, 2], [1])
         observed.ready([2], 3.21)
         observed.failed(Outcome.STALE, "because", [1])
@@ -101,3 +101,16 @@ def test_every_event_has_a_line_with_a_stable_name() -> None:
     ]
     assert lines[0]["kept"] == [1]
     assert lines[2]["outcome"] == "stale"
+
+
+def test_a_clock_that_is_far_from_the_brokers_is_an_alert_once_and_its_return_too() -> None:
+    metrics = SchedulerMetrics()
+    observed = ObservedOwner(metrics, skew_alert_ms=1_000)
+    with structlog.testing.capture_logs() as lines:
+        for skew_ms in (3.0, -999.0, -1_001.0, -7_000.0, 12.0):
+            observed.skew(skew_ms)
+    assert [(line["event"], line["log_level"], line["skew_ms"]) for line in lines] == [
+        ("clock_skewed", "error", -1_001),
+        ("clock_right_again", "info", 12),
+    ]
+    assert sample(metrics, "horolog_clock_skew_seconds") == pytest.approx(0.012)

@@ -13,7 +13,7 @@ import pytest_asyncio
 import streams.owner
 from schemas.partition import partition_for
 from streams.core.commands import Define
-from streams.takeover import Takeover
+from streams.takeover import Progress, Takeover
 from streams.transaction import Outcome
 
 if TYPE_CHECKING:
@@ -81,14 +81,19 @@ async def test_records_of_a_partition_that_is_not_ours_are_ignored(owned: Any, m
     assert owned.owner.shards.keys() == {0}
 
 
-async def test_the_source_waits_while_a_recovering_partition_holds_too_much(owned: Any) -> None:
+@pytest.mark.parametrize("bound", ["records_max", "bytes_max"])
+async def test_the_source_waits_while_a_recovering_partition_holds_too_much(
+    owned: Any, make_job: Any, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
     await owned.assign(0)
-    bound = owned.settings.scheduler.inbox_records_max
-    owned.owner._early[0] = [None] * bound
+    rooms = owned.owner._early
+    room = rooms[0]
+    monkeypatch.setattr(room, bound, 1)
+    owned.deliver(0, 0, define(make_job, on(0)))
     waiting = asyncio.ensure_future(owned.owner.room(0))
     done, _ = await asyncio.wait([waiting], timeout=0)
     assert not done
-    owned.owner._early[0] = []
+    del rooms[0]
     owned.owner.demand.forget_silent(0)
     owned.owner._room.set()
     await asyncio.wait_for(waiting, WAIT_S)
@@ -120,6 +125,21 @@ async def test_a_stale_generation_forgets_everything_and_waits_for_the_group(own
     owned.deliver(0, 0, define(make_job, on(0)))
     await owned.told.until(lambda: owned.defined() == [on(0)])
     assert len(owned.committer.transactions) > count
+
+
+async def test_a_stale_owner_whose_transaction_could_not_be_ended_fences_itself_before_it_takes_over(
+    owned: Any, make_job: Any
+) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    owned.committer.script = [Outcome.STALE]
+    owned.committer.producer_lost = True
+    owned.deliver(0, 0, define(make_job, on(0)))
+    await owned.told.heard("failed")
+    await owned.assign(0)
+    owned.deliver(0, 0, define(make_job, on(0)))
+    await owned.told.until(lambda: owned.defined() == [on(0)])
+    assert owned.committer.renewals == 1
 
 
 async def test_an_unknown_outcome_renews_the_producer_reloads_and_loses_no_input(owned: Any, make_job: Any) -> None:
@@ -290,6 +310,26 @@ async def test_an_assignment_without_a_revocation_counts_as_both(owned: Any) -> 
     assert owned.owner.failure is None
 
 
+@pytest.mark.parametrize("member_id", ["member", "other"])
+async def test_what_arrives_while_an_assignment_without_a_revocation_waits_for_the_last_commit_is_not_lost(
+    owned: Any, make_job: Any, member_id: str
+) -> None:
+    await owned.assign(0, 1)
+    await owned.active(0, 1)
+    gate = Gate(owned)
+    owned.deliver(1, 0, define(make_job, on(1)))
+    await asyncio.wait_for(gate.entered.wait(), WAIT_S)
+    owned.live.member_id = member_id
+    assigned = asyncio.ensure_future(owned.assign(0))
+    await asyncio.wait([assigned], timeout=0)
+    owned.deliver(0, 0, define(make_job, on(0)))  # the source delivers for the new assignment already
+    gate.opened.set()
+    await asyncio.wait_for(assigned, WAIT_S)
+    owned.deliver(0, 1, define(make_job, on(0, 1)))
+    await owned.told.until(lambda: on(0, 1) in owned.defined())
+    assert owned.defined() == [on(1), on(0), on(0, 1)]
+
+
 async def test_an_assignment_without_a_membership_closes_everything_and_waits(owned: Any) -> None:
     await owned.assign(0)
     await owned.active(0)
@@ -422,6 +462,25 @@ def demand() -> Any:
     from streams.core.envelopes import Demand  # noqa: PLC0415 - one use
 
     return Demand(gateway_id="g", incarnation="i", sent_at_ms=0, queues=())
+
+
+# --- clocks ---
+
+
+async def test_a_wall_clock_that_is_far_from_the_brokers_is_told_after_each_commit(owned: Any) -> None:
+    broker_ms = 1_798_761_600_000  # the stamp of all records of the fake log
+    owned.owner._runtime = msgspec.structs.replace(owned.owner._runtime, wall_ms=lambda: broker_ms + 3_600_000)
+    await owned.assign(0)
+    await owned.active(0)
+    assert owned.told.skews
+    assert owned.told.skews[-1] == pytest.approx(3_600_000, abs=WAIT_S * 1000)
+
+
+async def test_a_take_over_that_is_given_up_says_no_more_how_far_it_is(owned: Any) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    owned.owner._progressed(owned.owner._epoch - 1, Progress(1, 5, 10))
+    assert owned.owner.recovering == {}
 
 
 # --- what must end the process ---

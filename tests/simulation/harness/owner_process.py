@@ -107,6 +107,9 @@ class Events:
         """See OwnerEvents."""
         self._world.note(f"{self._name} unreachable: {what}: {reason}")
 
+    def skew(self, skew_ms: float) -> None:
+        """See OwnerEvents. Clocks are wrong on purpose here."""
+
 
 class Consumer:
     """The group member of one process."""

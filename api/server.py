@@ -23,6 +23,7 @@ from api.dispatch.client import DispatchClient, DispatchConfig
 from api.dispatch.kafka_link import KafkaLink, KafkaLinkConfig
 from api.gateway import Gateway, Limits
 from api.queries import HttpQueries
+from streams.log_setup import set_up_logging
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,7 @@ _log = structlog.get_logger("horolog.gateway")
 
 def run_gateway(settings: Settings) -> int:
     """Serve until a signal. Returns the exit code: 0 after a clean stop, 1 if it could not start (the log says why)."""
+    set_up_logging(settings.log)
     try:
         auth = Auth(None) if settings.gateway.tokens_file is None else read_tokens(settings.gateway.tokens_file)
     except (TokensFileError, OSError) as error:

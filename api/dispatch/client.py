@@ -19,6 +19,7 @@ from api.dispatch.alarms import Alarms
 from api.dispatch.calls import DispatchError, Failure, PendingCalls
 from api.dispatch.clock import BrokerClock, Clock, LoopClock
 from api.dispatch.lease_desk import LeaseDesk
+from api.dispatch.link import UNENCODABLE
 from api.dispatch.packer import LINGER_MS_BUSY, LINGER_MS_IDLE, Packer
 from api.dispatch.request_ids import RequestIds
 from api.dispatch.run_ids import job_id_of
@@ -341,14 +342,23 @@ class DispatchClient:
             self._write(partition, commands)
 
     def _write(self, partition: int, commands: tuple[AnyCommand, ...]) -> None:
-        self.commands_total.update(type(command).__name__ for command in commands)
         batch = CommandBatch(
             gateway_id=self.gateway_id,
             incarnation=self.incarnation,
             sent_at_ms=self.clock.wall_ms(),
             commands=commands,
         )
-        self._link.send(partition, batch, partial(self._written, commands))
+        try:
+            self._link.send(partition, batch, partial(self._written, commands))
+        except UNENCODABLE:
+            if len(commands) == 1:
+                self._written(commands, None, "not_written")
+                return
+            # One command that no record can hold; it must not take those of others with it.
+            for command in commands:
+                self._write(partition, (command,))
+            return
+        self.commands_total.update(type(command).__name__ for command in commands)
 
     def _written(
         self, commands: tuple[AnyCommand, ...], log_append_ms: int | None, failure: SendFailure | None

@@ -17,7 +17,6 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from api.dispatch.link import TimedReplies
-from schemas.codec import TooLarge
 from schemas.partition import partition_for
 from schemas.topics import Topic, topic_name
 from streams.core.wire import decode_offers, decode_owner_view, decode_replies, encode_commands, encode_demand
@@ -144,15 +143,16 @@ class KafkaLink:
 
     def send(self, partition: int, batch: CommandBatch, done: SendDone) -> None:
         """See Link. `done` comes in the loop's thread."""
+        record = encode_commands(batch)
         try:
             self._producer.produce(
                 self._config.commands,
-                encode_commands(batch),
+                record,
                 key=self._gateway_key,
                 partition=partition,
                 on_delivery=lambda error, message: self._delivered(done, error, message),
             )
-        except (BufferError, KafkaException, TooLarge):
+        except (BufferError, KafkaException):
             self.errors_total += 1
             done(None, "not_written")
 

@@ -7,13 +7,18 @@ the event loop's thread, whole batches at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+
+from schemas.codec import TooLarge
 
 if TYPE_CHECKING:
     from streams.core.envelopes import CommandBatch, Demand, Offers, OwnerView, ReplyBatch
 
 SendFailure = Literal["not_written", "unknown"]
 """`not_written`: certainly not in the log (503). `unknown`: it may be (504)."""
+
+UNENCODABLE: Final = (OverflowError, TooLarge)
+"""A number of more than 64 bits, or more bytes than one record may have."""
 
 SendDone = Callable[[int | None, SendFailure | None], None]
 """Called once with (LogAppendTime or None, failure or None)."""
@@ -59,7 +64,10 @@ class Link(Protocol):
         ...
 
     def send(self, partition: int, batch: CommandBatch, done: SendDone) -> None:
-        """Write commands with acks=all to that partition of `commands`. Never blocks; failures go to `done`."""
+        """Write commands with acks=all to that partition of `commands`. Never blocks; failures go to `done`.
+
+        Raises one of UNENCODABLE if no record can hold the batch; then nothing was sent, and `done` is not called.
+        """
         ...
 
     def publish_demand(self, demand: Demand) -> None:

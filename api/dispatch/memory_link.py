@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from streams.core.envelopes import OwnerView
+from streams.core.wire import decode_commands, encode_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -58,6 +59,7 @@ class MemoryLink:
         if self.failure is not None:
             done(None, self.failure)
             return
+        batch = decode_commands(encode_commands(batch))  # as the log would have it
         self.sent.append((partition, batch))
         done(self.clock.wall_ms(), None)
         if self.on_send is not None:

@@ -56,6 +56,17 @@ async def test_commands_are_packed_per_partition_with_id_and_incarnation(bench: 
     task.cancel()
 
 
+async def test_a_command_that_no_record_can_hold_fails_alone(bench: Bench) -> None:
+    others = [asyncio.create_task(bench.client.command(delete(number))) for number in range(12)]
+    hostile = asyncio.create_task(bench.client.complete([(f"run_job{n}_x", 2**70, b"") for n in range(4)]))
+    await bench.advance(10)
+    commands = bench.link.commands
+    assert sorted(command.job_id for command in commands) == sorted(f"job{number}" for number in range(12))
+    bench.reply([(command, ok(command)) for command in commands])
+    assert [(await task).code for task in others] == ["ok"] * 12
+    assert await hostile == [Failure("overloaded")] * 4
+
+
 async def test_an_idle_command_leaves_within_5_ms(bench: Bench) -> None:
     task = asyncio.create_task(bench.client.command(delete(1)))
     await bench.advance(4.9)

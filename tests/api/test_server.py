@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
 
 from api.auth import Auth
-from api.server import EXIT_CANNOT_START, EXIT_OK, run_gateway, serve
+from api.server import EXIT_CANNOT_START, EXIT_OK, serve
 from schemas.config import Settings, load_settings
 from streams.topic_admin import create_topics
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 WAIT_S = 30
@@ -66,21 +69,30 @@ async def _polling(session: aiohttp.ClientSession, url: str) -> int:
         return calls
 
 
-def test_sigterm_ends_the_process_cleanly(kafka: Any, namespace: str) -> None:
-    settings = settings_of(kafka, namespace)
-    create_topics(settings)
-    program = (
-        "import sys; from schemas.config import load_settings; from api.server import run_gateway; "
-        "sys.exit(run_gateway(load_settings()))"
-    )
+PROGRAM = (
+    "import sys; from schemas.config import load_settings; from api.server import run_gateway; "
+    "sys.exit(run_gateway(load_settings()))"
+)
+
+
+@contextmanager
+def gateway_process(kafka: Any, namespace: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """A gateway of its own process on a free port; what it logs is on stdout."""
     env = os.environ | {
         "HOROLOG_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "HOROLOG_KAFKA__NAMESPACE": namespace,
         "HOROLOG_GATEWAY__PORT": "0",
+        **variables,
     }
     with subprocess.Popen(  # noqa: S603 - this interpreter and a text from here
-        [sys.executable, "-c", program], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable, "-c", PROGRAM], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
+        yield process
+
+
+def test_sigterm_ends_the_process_cleanly(kafka: Any, namespace: str) -> None:
+    create_topics(settings_of(kafka, namespace))
+    with gateway_process(kafka, namespace, HOROLOG_LOG__FORMAT="json") as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "gateway_listening" in line:
@@ -88,12 +100,15 @@ def test_sigterm_ends_the_process_cleanly(kafka: Any, namespace: str) -> None:
         process.send_signal(signal.SIGTERM)
         rest = process.stdout.read()
         assert process.wait(WAIT_S) == EXIT_OK
-    assert "gateway_stopped" in rest
+    # Log lines are as section `log` of the settings says.
+    assert [json.loads(text)["event"] for text in (line, *rest.splitlines())][-1] == "gateway_stopped"
 
 
-def test_a_taken_port_or_a_bad_tokens_file_is_an_exit_code(kafka: Any, namespace: str, tmp_path: Path) -> None:
-    missing = settings_of(kafka, namespace, tokens_file=tmp_path / "none")
-    assert run_gateway(missing) == EXIT_CANNOT_START
+def test_a_bad_tokens_file_is_an_exit_code_and_a_log_line(kafka: Any, namespace: str, tmp_path: Path) -> None:
+    with gateway_process(kafka, namespace, HOROLOG_GATEWAY__TOKENS_FILE=str(tmp_path / "none")) as process:
+        assert process.stdout is not None
+        line = json.loads(process.stdout.read())
+        assert (process.wait(WAIT_S), line["event"]) == (EXIT_CANNOT_START, "tokens_file_unusable")
 
 
 async def test_a_port_that_is_taken_stops_the_start(kafka: Any, namespace: str) -> None:

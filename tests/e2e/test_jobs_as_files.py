@@ -42,20 +42,20 @@ def test_files_go_round_without_a_change(stack: Any, tmp_path: Path) -> None:
     created = [counts(horolog("apply", "-f", file)) for file in files]
     again = [counts(horolog("apply", "-f", file)) for file in files]
 
-    assert created == [f"{count} created, 0 changed, 0 deleted, 0 unchanged." for count in (7, 8, 6)]
-    assert again == [f"0 created, 0 changed, 0 deleted, {count} unchanged." for count in (7, 8, 6)]
+    assert created == [f"{count} created, 0 changed, 0 deleted, 0 unchanged." for count in (7, 11, 6)]
+    assert again == [f"0 created, 0 changed, 0 deleted, {count} unchanged." for count in (7, 11, 6)]
 
     exported = str(tmp_path / "all.yaml")
-    stack.until(lambda: horolog("export", "--queue", "files", "-o", exported).err.startswith("21 jobs."))
+    stack.until(lambda: horolog("export", "--queue", "files", "-o", exported).err.startswith("24 jobs."))
     text = Path(exported).read_text()
     document = yaml.safe_load(text)
     paused = [job["jobId"] for job in document["jobs"] if job.get("paused")]
     assert (document["owner"], paused) == ("files-e2e", ["web.replace-me"])
-    assert counts(horolog("apply", "-f", exported, "--prune")) == "0 created, 0 changed, 0 deleted, 21 unchanged."
+    assert counts(horolog("apply", "-f", exported, "--prune")) == "0 created, 0 changed, 0 deleted, 24 unchanged."
     assert horolog("export", "--queue", "files").out == text
 
     Path(exported).write_text(json.dumps({"owner": owner[1], "jobs": []}))
-    assert counts(horolog("apply", "-f", exported, "--prune")) == "0 created, 0 changed, 21 deleted, 0 unchanged."
+    assert counts(horolog("apply", "-f", exported, "--prune")) == "0 created, 0 changed, 24 deleted, 0 unchanged."
 
 
 def test_what_leaves_the_file_is_pruned_and_a_pause_is_ended(stack: Any, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ NOW_MS = 1_800_000_000_000
 IMPORTS = {
     "etc-crontab": ["crontab", "etc-crontab", "--user-column", "--zone", "Europe/Berlin", "--prefix", "host-7"],
     "cron-d-php": ["crontab", "cron-d-php", "--user-column", "--zone", "Europe/Berlin", "--prefix", "host-7"],
+    "cron-d-statistics": ["crontab", "cron-d-statistics", "--user-column", "--zone", "America/New_York"],
     "user-billing": ["crontab", "user-billing"],
     "user-many-slots": ["crontab", "user-many-slots", "--zone", "Europe/Berlin", "--task", "run"],
     "cronjobs": ["kubernetes", "cronjobs.yaml", "cronjobs.json", "--owner", "cluster"],

@@ -144,7 +144,7 @@ def _days(fields: Sequence[list[Item]], shown: list[str], dialect: str, note: Ca
                 "busybox and most libraries take either"
             )
         else:
-            note(f"{pair}: runs when either matches (R5), as cron does; write one of them as * if both were meant")
+            note(f"{pair}: runs when either matches (R5), as in cron")
         return both
     for place in (DAY, WEEKDAY):
         plain = ",".join(_starless(item) for item in fields[place])

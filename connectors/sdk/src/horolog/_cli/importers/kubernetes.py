@@ -39,6 +39,7 @@ _DURATION = re.compile(r"([0-9]+)(h|ms|m|s)")
 _UNIT_MS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _ALIASES = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
 _OVERLAPS = {"Allow": "allow", "Forbid": "skip", "Replace": "replace"}
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # a copy of the manifest itself
 _HISTORY = ("successfulJobsHistoryLimit", "failedJobsHistoryLimit")
 _TEMPLATE_ONLY = (
     "parallelism",
@@ -336,6 +337,10 @@ class _CronJob:
         history = [name for name in _HISTORY if name in self._spec]
         if history:
             self._notes.append(f"not translated: {', '.join(history)} (runs stay in topic history by its retention)")
+        annotations = _object(self._metadata, "annotations", "metadata.", optional=True)
+        names = sorted(str(name)[:80] for name in annotations if name != _APPLIED)
+        if names:
+            self._notes.append(f"annotations not translated: {', '.join(names)}")
         kept = [name for name in _TEMPLATE_ONLY if name in self._job]
         if kept:
             self._notes.append(f"only in payload.jobTemplate, for the worker to respect: {', '.join(kept)}")

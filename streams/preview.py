@@ -87,11 +87,12 @@ class PreviewArgs(msgspec.Struct, frozen=True, kw_only=True):
 def run_preview(args: PreviewArgs) -> int:
     """Print the occurrences. Returns the exit code: 0, or 2 for what cannot be scheduled."""
     try:
-        lines = list(_preview(args))
+        # Line by line: all seconds of a year are more than memory should hold. Nothing is refused after the first.
+        for line in _preview(args):
+            sys.stdout.write(f"{line}\n")
     except InvalidSchedule as refused:
         sys.stderr.write(f"{' '.join(str(refused).split())}\n")
         return _EXIT_REFUSED
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
 
 

@@ -324,7 +324,12 @@ def _range(kind: FieldKind, item: str) -> list[str]:
         low = _value(kind, first, item)
         high = _value(kind, last, item) if last else (max(top, low) if step_text else low)
     if high < low:
-        raise InvalidSchedule(kind.name, item, "the range runs backwards", f"write {first}-{top},{kind.low}-{last}")
+        fix = f"write {first}-{top},{kind.low}-{last}"
+        if step_text:
+            size, step = top - kind.low + 1, max(int(step_text[:6]), 1)
+            wrapped = range(low, high + size + 1, step)
+            fix = f"write {','.join(str((value - kind.low) % size + kind.low) for value in wrapped)}"
+        raise InvalidSchedule(kind.name, item, "the range runs backwards", fix)
     step = _step(kind, item, step_text, low, high) if step_text else 1
     if star and step == 1:
         return ["*"]

@@ -189,7 +189,7 @@ class Schedule:
         at_ms, notes, dropped = slot
         delay = self._delay(at_ms)
         if delay:
-            notes += (f"jitter {delay / 1000:g} s",)
+            notes += (f"jitter {delay / 1000} s",)
         return Occurrence(at_ms + delay, at_ms, notes, dropped)
 
     def _delay(self, slot_ms: int) -> int:

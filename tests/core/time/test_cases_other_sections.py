@@ -226,7 +226,7 @@ def test_f02_jitter_is_fixed_and_visible(ms: Any, kind: Any) -> None:
 
     assert made[0] == made[1]
     assert len(set(delays)) == (1 if kind == "job" else len(delays))
-    assert all(found.notes == (f"jitter {(found.at_ms - found.slot_ms) / 1000:g} s",) for found in made[0])
+    assert all(found.notes == (f"jitter {(found.at_ms - found.slot_ms) / 1000} s",) for found in made[0])
 
 
 def test_f02_jitter_differs_between_jobs(ms: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import redirect_stdout
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
 
@@ -162,7 +163,9 @@ def test_jitter_and_excluded_dates_are_shown(run: Any) -> None:
     jittered = run(cron="@hourly", after="2026-01-01T00:30:00Z", count=1, jitter="job", jitter_window="10m")[1]
     excluded = run(cron="@daily", after="2026-01-01T12:00:00Z", count=1, exclude_dates=("2026-01-02",))[1]
 
-    assert "; jitter " in jittered[0]
+    at, notes = jittered[0].split("\t")
+    delay = timedelta(seconds=float(notes.split("; jitter ")[1].removesuffix(" s")))
+    assert datetime.fromisoformat(at) - delay == datetime(2026, 1, 1, 1, tzinfo=UTC)
     assert excluded == ["2026-01-03T00:00:00Z\t2026-01-03T00:00:00+00:00; dropped 2026-01-02T00:00:00+00:00 (calendar)"]
 
 

@@ -321,6 +321,24 @@ def test_adversarial_expressions_are_refused_in_bounded_time(expression: str) ->
     assert len(str(refused.value)) < 500
 
 
+@pytest.mark.parametrize(
+    ("expression", "fix"),
+    [
+        ("0 22-4 * * *", "write 22-23,0-4"),
+        ("0 22-4/2 * * *", "write 22,0,2,4"),
+        ("0 0 30-2/2 * *", "write 30,1"),
+        ("0 0 * * FRI-MON/2", "write 5,0"),
+        ("50-10/0 * * * *", None),
+    ],
+)
+def test_a_range_that_runs_backwards_is_translated_with_its_step(expression: str, fix: str | None) -> None:
+    with pytest.raises(InvalidSchedule) as refused:
+        compile_schedule(CronSpec(expression), job_id="job-1")
+
+    assert refused.value.reason == "the range runs backwards"
+    assert fix is None or refused.value.fix == fix
+
+
 def test_the_bounds_are_on_text_and_items() -> None:
     """A readable expression over the length bound is refused for its length, before anything reads it."""
     minutes = ",".join(str(minute) for minute in range(60))

@@ -275,7 +275,7 @@ class SchedulerSettings(Section):
         description="Time (ms) between commits under full load; idle commits are immediate.",
     )
     tick_commands_max: int = Field(
-        default=5000, ge=1, le=100_000, description="Commands and timers that one transaction may decide."
+        default=2000, ge=1, le=100_000, description="Commands and timers that one transaction may decide."
     )
     tick_bytes_max: int = Field(
         default=8 * 1024 * 1024,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import secrets
 import socket
@@ -28,6 +29,7 @@ from streams.observe import ObservedOwner, SchedulerMetrics
 from streams.offer_sender import OfferSender
 from streams.owner import Owner, Runtime
 from streams.query import QueryServer
+from streams.reply_sender import ReplySender
 from streams.store.rocks import open_store
 from streams.topic_admin import TopicsWrongError, require_topics
 from streams.transaction import KafkaCommitter, NoSteps
@@ -41,6 +43,10 @@ if TYPE_CHECKING:
 
 STORE_AGE_MAX_MS: Final = 84 * 3_600_000
 """Half of delete.retention (7 days): an older store could bring deleted jobs back (DESIGN section 6, Store)."""
+
+GC_THRESHOLDS: Final = (50_000, 50, 1_000)
+"""Decisions free themselves by counting; a full collection over a hundred thousand cached jobs holds the loop for a
+second."""
 
 BEATS_PER_TIMEOUT: Final = 10
 """How often a turning loop tells the watchdog so."""
@@ -91,6 +97,7 @@ class _Process:
             steps=steps,
         )
         self._sender = OfferSender(settings, client)
+        self._replies = ReplySender(client)
         self._owner = Owner(
             settings,
             INSTALLED_ZONE_DATA,
@@ -100,6 +107,7 @@ class _Process:
                 live=FaustMembership(self._app),
                 open_store=self._open_store,
                 send_offers=self._sender.send,
+                send_replies=self._replies.send,
                 events=ObservedOwner(self._metrics, skew_alert_ms=settings.scheduler.clock_skew_alert_ms),
                 steps=steps,
             ),
@@ -109,6 +117,8 @@ class _Process:
 
     def run(self) -> int:
         """Run to the end; return the exit code."""
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         self._loop.run_until_complete(self._serve_queries())
         connect(self._app, self._settings, lambda: self._owner)
         self._app.task(self._turn)
@@ -177,6 +187,7 @@ class _Process:
     def _close(self) -> None:
         self._reader.stop()
         self._sender.close()
+        self._replies.close()
         self._committer.close()
         self._log.close()
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from streams.ledger_log import LedgerLog
     from streams.membership import LiveMembership
     from streams.store.interface import Store, StoreIdentity
-    from streams.transaction import Committer, Steps
+    from streams.transaction import Committer, OutRecord, Steps
 
 BUSY_MS_PER_DECISION: Final = 0.05
 """Pause after a commit per decision that it carried: a few decisions cost nothing, 800 fill the busy interval (facts
@@ -112,6 +112,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     live: LiveMembership
     open_store: Callable[[int, StoreIdentity, int], Store]
     send_offers: Callable[[Sequence[Offers]], None]
+    send_replies: Callable[[Sequence[OutRecord]], None]
     events: OwnerEvents
     steps: Steps = NoSteps()
     monotonic_ms: Callable[[], float] = lambda: time.monotonic() * 1000.0
@@ -316,6 +317,7 @@ class Owner:
         if membership is None:
             return
         transaction = self._transaction(membership, batches)
+        replies = self._sealer(membership).reply_records(batches)
         loop = asyncio.get_running_loop()
         self._in_flight = loop.create_future()
         started_ms = self._runtime.monotonic_ms()
@@ -324,6 +326,8 @@ class Owner:
             took_ms = self._runtime.monotonic_ms() - started_ms
             if end.outcome is Outcome.COMMITTED:
                 self._apply(batches, end)
+                self._runtime.steps.before("reply")
+                self._runtime.send_replies(replies)
                 self._runtime.events.committed(batches, took_ms)
                 self._pace(batches)
             else:
@@ -335,7 +339,7 @@ class Owner:
     def _transaction(self, membership: Membership, batches: Sequence[Batch]) -> Transaction:
         sealer = self._sealer(membership)
         writes: list[PartitionWrite] = []
-        shared = sealer.reply_records(batches)
+        shared: list[OutRecord] = []
         for batch in batches:
             if batch.write is None:
                 raise RuntimeError(f"the batch of partition {batch.partition} was not sealed")

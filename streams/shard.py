@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from streams.store.interface import IndexHeader, Store
     from streams.transaction import Receipt
 
-CACHED_JOBS_MAX: Final = 50_000
+CACHED_JOBS_MAX: Final = 10_000
 """Decoded jobs kept per partition; about 2 KB each. A job between look-ahead and completion should stay decoded."""
 
 PARKED_MAX: Final = 20_000
@@ -158,6 +158,8 @@ class Shard:
         self._timers: Timers | None = None
         self._zone_sweep = ZoneSweep(store, zone_data.version)
         self._decisions_max = settings.decisions_max
+        self.decisions_share = settings.decisions_max
+        """What the owner leaves this partition of a turn's decisions: the loop must not be held by a flood on all."""
         self._steps_back = clock.steps_back
         self._now_ms = 0
 
@@ -327,7 +329,11 @@ class Shard:
                 self._decide_definition(batch, item, context)
 
     def _has_room(self, batch: Batch) -> bool:
-        return batch.decisions < self._decisions_max and batch.bytes_expected < self._settings.batch_bytes_max
+        return batch.decisions < self._decisions_now and batch.bytes_expected < self._settings.batch_bytes_max
+
+    @property
+    def _decisions_now(self) -> int:
+        return min(self._decisions_max, self.decisions_share)
 
     def _note_consumed(self) -> None:
         """Take the known end of the commands over, once everything below it has been taken from the inbox."""
@@ -404,7 +410,7 @@ class Shard:
         timers = self._timers
         assert timers is not None  # noqa: S101 - collect returns before it is set
         while self._has_room(batch):
-            job_ids = timers.take(min(TIMERS_AT_ONCE, self._decisions_max - batch.decisions))
+            job_ids = timers.take(min(TIMERS_AT_ONCE, self._decisions_now - batch.decisions))
             if not job_ids:
                 return
             for job_id in job_ids:

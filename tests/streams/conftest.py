@@ -435,6 +435,7 @@ class OwnerRig:
         self.stores = TrackedStores()
         self.told = Told()
         self.offers: list[Offers] = []
+        self.replies: list[OutRecord] = []
         loop = asyncio.get_running_loop()
         self.committer = FakeCommitter(self.log, lambda: loop.time() * 1000.0)
         self.owner = Owner(
@@ -446,6 +447,7 @@ class OwnerRig:
                 live=self.live,
                 open_store=self.stores.open,
                 send_offers=self.offers.extend,
+                send_replies=self.replies.extend,
                 events=self.told,
             ),
         )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from streams.core.time import ZoneData
     from streams.store.interface import Store, StoreIdentity
     from streams.takeover import Progress
-    from streams.transaction import Outcome
+    from streams.transaction import Outcome, OutRecord
     from tests.simulation.harness.memory_broker import MemoryBroker
 
 HEARTBEAT_MS: Final = 1_000.0
@@ -259,6 +259,7 @@ class OwnerProcess:
         self.disk = disk
         self.left = False
         self._alarms = alarms
+        self._broker = broker
         self._zone_data = zone_data
         process = self.process
         names = {topic.value: topic_name(settings, topic) for topic in Topic}
@@ -278,6 +279,7 @@ class OwnerProcess:
                 live=self.consumer,
                 open_store=self._open_store,
                 send_offers=lambda offers: None if process.dead else send_offers(offers),
+                send_replies=self._send_replies,
                 events=Events(world, name, alarms),
                 steps=self.trap,
                 monotonic_ms=process.monotonic_ms,
@@ -289,6 +291,13 @@ class OwnerProcess:
         self.consumer.owner = self.owner
         process.start(self._main())
         process.start(self.consumer.run())
+
+    def _send_replies(self, records: Sequence[OutRecord]) -> None:
+        """Write outside the transaction, after it."""
+        if self.process.dead:
+            return
+        for record in records:
+            self._broker.append(record.topic, record.partition, record.key, record.value)
 
     def freeze(self) -> None:
         """SIGSTOP."""

@@ -23,7 +23,7 @@ from api.dispatch.client import DispatchClient, DispatchConfig
 from api.dispatch.kafka_link import KafkaLink, KafkaLinkConfig
 from api.gateway import Gateway, Limits
 from api.queries import HttpQueries
-from streams.log_setup import set_up_logging
+from schemas.log_setup import set_up_logging
 
 if TYPE_CHECKING:
     from collections.abc import Callable

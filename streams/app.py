@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final
 import faust
 import structlog
 
+from schemas.log_setup import set_up_logging
 from streams.core.time import INSTALLED_ZONE_DATA
 from streams.data_slot import DataSlot
 from streams.demand_reader import DemandReader
 from streams.faust_app import connect, make_app
 from streams.ledger_log import KafkaLedgerLog
-from streams.log_setup import set_up_logging
 from streams.membership import FaustMembership, check_layout
 from streams.observe import ObservedOwner, SchedulerMetrics
 from streams.offer_sender import OfferSender

@@ -8,6 +8,7 @@ a clock change, so spans never cross a segment border of the calendar's zone; ne
 from __future__ import annotations
 
 from bisect import bisect_right
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from streams.core.time.civil import DAY_S, parse_day
@@ -50,11 +51,26 @@ class CompiledCalendar:
             else:
                 self._crons.append(_calendar_cron(rule))
 
+    def _whole_day(self, day: int) -> bool:
+        midnight = day * DAY_S
+        return day in self._days or any(rule.count_local(midnight, midnight + DAY_S) for rule in self._rrules)
+
+    def _local_span_at(self, local: int) -> Span | None:
+        """Return the excluded local range that holds ``local``; a day can have 720 of them, so it looks, not walks."""
+        day, second = divmod(local, DAY_S)
+        midnight = local - second
+        if self._whole_day(day):
+            return (midnight, midnight + DAY_S)
+        for pattern, runs in self._crons:
+            at = bisect_right(runs, second, key=itemgetter(0)) - 1
+            if at >= 0 and second < runs[at][1] and pattern.matches_day(day):
+                return (midnight + runs[at][0], midnight + runs[at][1])
+        return None
+
     def _local_spans(self, day: int) -> Iterator[Span]:
         """Excluded ranges of local seconds that begin on ``day``."""
         midnight = day * DAY_S
-        by_rule = any(rule.count_local(midnight, midnight + DAY_S) for rule in self._rrules)
-        if by_rule or day in self._days:
+        if self._whole_day(day):
             yield (midnight, midnight + DAY_S)
             return
         for pattern, runs in self._crons:
@@ -67,11 +83,11 @@ class CompiledCalendar:
         segment = bisect_right(self.zone.transitions, instant_s)
         offset = self.zone.offsets[segment]
         local = instant_s + offset
-        for start, end in self._local_spans(local // DAY_S):
-            if start <= local < end:
-                low = max(start, self.zone.lo_all[segment])
-                return (low - offset, min(end, self.zone.hi_all[segment]) - offset)
-        return None
+        found = self._local_span_at(local)
+        if found is None:
+            return None
+        low, high = max(found[0], self.zone.lo_all[segment]), min(found[1], self.zone.hi_all[segment])
+        return (low - offset, high - offset)
 
     def spans_between(self, from_s: int, to_s: int) -> Iterator[Span]:
         """Every excluded span that meets ``[from_s, to_s)``, cut to it; not sorted across segments."""

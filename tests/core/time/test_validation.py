@@ -371,6 +371,18 @@ def test_adversarial_rules_are_refused_in_bounded_time(rule: str) -> None:
     assert refused.value.field in {"rrule", "schedule"}
 
 
+@pytest.mark.timeout(60)
+def test_calendars_of_many_short_spans_that_leave_nothing_are_refused_in_bounded_time() -> None:
+    """720 spans a day in each of 64 rules, and only the last one meets the job."""
+    rules = ("0-58/2 * * * *",) * 63 + ("1-59/2 * * * *",)
+    with pytest.raises(InvalidSchedule) as refused:
+        validate_spec(
+            CronSpec("1-59/2 * * * *"), job_id="job-1", after_ms=NOW, calendars=(CalendarSpec("odd", rules=rules),)
+        )
+
+    assert refused.value.field == "calendars"
+
+
 @settings(deadline=None)  # a busy machine is no failure
 @given(st.text(alphabet="0123456789*/-,#LWH? ()@AMONSUJFB\t", max_size=40))
 def test_any_text_is_either_compiled_or_refused_by_name(expression: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streams.audit import invariants_log, invariants_runs, invariants_schedule
+from streams.audit import invariants_log, invariants_policies, invariants_runs, invariants_schedule
 from streams.audit.case import Case
 from streams.audit.journals import Faults, Journals, Limits
 from streams.audit.report import Findings, Lateness, Report
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streams.audit.log_view import LogView
+
+
+def _rules_and_policies(case: Case, found: Findings) -> None:
+    """I13 has two halves: what must not overlap in time, and each policy by its own words."""
+    invariants_schedule.rules_hold(case, found)
+    invariants_policies.policies_hold(case, found)
+
 
 INVARIANTS: Final[tuple[tuple[str, str, Callable[[Case, Findings], None]], ...]] = (
     ("I0", "own records readable, refused ones invisible", invariants_log.readable),
@@ -34,7 +41,7 @@ INVARIANTS: Final[tuple[tuple[str, str, Callable[[Case, Findings], None]], ...]]
     ("I10", "duplicates explained by faults", invariants_runs.duplicates_explained),
     ("I11", "live state = replay of history", invariants_log.replayable),
     ("I12", "fair under a flood", invariants_runs.fair),
-    ("I13", "pause, overlap and edit rules hold", invariants_schedule.rules_hold),
+    ("I13", "pause, overlap, edits and all policies hold", _rules_and_policies),
 )
 
 

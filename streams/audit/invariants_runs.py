@@ -366,7 +366,7 @@ def _due_cursor(case: Case, ending: _Ending, found: Findings) -> None:
 
 
 def duplicates_explained(case: Case, found: Findings) -> None:
-    """I10: an execution beyond the first follows a reported failure, or a fault inside the lease before it."""
+    """I10: an execution beyond the first follows a reported failure, a time-out, or a fault in the lease before it."""
     by_run: dict[str, list[Execution]] = defaultdict(list)
     for execution in case.journals.executions:
         by_run[execution.run_id].append(execution)
@@ -425,6 +425,8 @@ def _explain(case: Case, run_id: str, before: Execution, tenure: Tenure | None, 
     ended = tenure.ended
     if ended is not None and isinstance(ended.event, ev.RunFailed):
         return 0
+    if ended is not None and isinstance(ended.event, ev.LeaseExpired) and ended.event.reason == "timeout":
+        return 0  # the job's own bound of an attempt; another attempt is what its author asked for
     until_ms = case.view.end_at_ms if ended is None else ended.timestamp_ms
     if not case.faults.touching(tenure.granted.timestamp_ms, until_ms):
         found.broke(

@@ -37,6 +37,8 @@ class _Span(msgspec.Struct):
     from_ms: int
     until_ms: int | None = None
     """When the next definition or the deletion came; None while it reigns."""
+    since_ms: int = 0
+    """When the definition came: what was due before was missed by nobody."""
     first: bool = True
     """Under the first definition of a life, a one-off in the past is due at once."""
     opened: list[tuple[int, Happening]] = []
@@ -91,6 +93,7 @@ def _spans(story: JobStory) -> list[_Span]:
                     _Span(
                         definition=event.definition,
                         from_ms=from_ms,
+                        since_ms=event.at_ms,
                         first=span is None,
                         opened=[],
                         skipped=[],
@@ -298,7 +301,7 @@ def _missed_only_in_gaps(case: Case, story: JobStory, gaps: list[Absence], found
 
 def _gap_exact(case: Case, story: JobStory, span: _Span, gap: Absence, found: Findings) -> None:
     margin_ms = case.limits.missed_margin_ms
-    low_ms = max(gap.from_ms + margin_ms, span.from_ms)
+    low_ms = max(gap.from_ms + margin_ms, span.from_ms, span.since_ms)
     high_ms = min(gap.to_ms - margin_ms, span.until_ms or gap.to_ms)
     if span.until_ms is not None and span.until_ms <= gap.to_ms + margin_ms:
         found.left_out("edited or deleted during the absence")

@@ -296,8 +296,8 @@ def _missed(job: Job, event: OccurrencesMissed) -> Job:
 
 def _slot_skip_requested(job: Job, event: SlotSkipRequested) -> Job:
     state = job.state
-    if state.next_at_ms is None or event.slot_at_ms <= state.next_at_ms or event.slot_at_ms in state.skip_at_ms:
-        _refuse(job, event, f"a slot beyond the cursor {state.next_at_ms} that is not skipped already")
+    if state.next_at_ms is None or event.slot_at_ms < state.next_at_ms or event.slot_at_ms in state.skip_at_ms:
+        _refuse(job, event, f"a slot at or beyond the cursor {state.next_at_ms} that is not skipped already")
     return Job(replace(state, skip_at_ms=tuple(sorted((*state.skip_at_ms, event.slot_at_ms)))), job.definition)
 
 

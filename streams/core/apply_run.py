@@ -319,15 +319,20 @@ def _closed(
 
 
 def _with_closed(closed: tuple[ClosedRun, ...], record: ClosedRun) -> tuple[ClosedRun, ...]:
-    """Remember one more closed run. Of those before it, one that no worker held goes first.
+    """Remember one more closed run. Of those before it, one that nobody can ask for again goes first.
 
     So an edit or a deletion that skips 64 waiting runs at once does not push out the completion that was just accepted,
-    whose worker may ask again after a lost answer.
+    whose worker may ask again after a lost answer; nor the trigger whose caller does: it would be opened a second time.
     """
     if len(closed) < CLOSED_RUNS_MAX:
         return (*closed, record)
-    out = next((run for run in closed if not run.lease_token), closed[0])
+    out = next((run for run in closed if not run.lease_token and _opened_once(run)), closed[0])
     return (*(run for run in closed if run is not out), record)
+
+
+def _opened_once(run: ClosedRun) -> bool:
+    """Tell whether no repeated command can open this run again: its cursor has passed, or its job was deleted."""
+    return run.kind in ("schedule", "backfill") or run.reason == "deleted"
 
 
 def _with_dead(state: JobState, record: ClosedRun) -> tuple[ClosedRun, ...]:

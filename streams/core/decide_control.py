@@ -207,14 +207,15 @@ def skip_slot(job: Job | None, command: SkipSlot, context: Context) -> Decision:
     if state.next_at_ms is None or command.at_ms < state.next_at_ms:
         return _close(draft, _missed_slot(draft, command, run_id))
     if command.at_ms in state.skip_at_ms:
-        return _close(draft, _reply(command, "ok", run_id=run_id, count=1, replayed=True))
+        next_at_ms = _next_to_run_ms(draft)
+        return _close(draft, _reply(command, "ok", run_id=run_id, count=1, next_at_ms=next_at_ms, replayed=True))
     found = next_after(draft.definition, context, command.at_ms - 1)
     if command.at_ms != state.next_at_ms and (found is None or found.at_ms != command.at_ms):
         nearest = None if found is None else found.at_ms
         detail = "at: the schedule has no occurrence at this instant; next_at_ms is the first one after it"
         return _close(draft, _reply(command, "invalid", field="at", detail=detail, next_at_ms=nearest))
     actor = command.actor[:ACTOR_CHARS_MAX]
-    if command.at_ms == state.next_at_ms:
+    if command.at_ms == state.next_at_ms and command.at_ms <= context.now_ms:
         record_dropped(draft)
         skip_until(draft, "requested", command.at_ms)
         finish_if_done(draft)
@@ -222,8 +223,18 @@ def skip_slot(job: Job | None, command: SkipSlot, context: Context) -> Decision:
         detail = f"{SKIP_SLOTS_MAX} slots wait to be skipped already; pause the job or use a calendar"
         return _close(draft, _reply(command, "quota", detail=detail))
     else:
+        # The cursor stays until the slot's time: an edit in between must not lose what it puts before the slot.
         draft.emit(SlotSkipRequested(slot_at_ms=command.at_ms, actor=actor, at_ms=context.now_ms))
-    return _close(draft, _reply(command, "ok", run_id=run_id, count=1, next_at_ms=draft.state.next_at_ms))
+    return _close(draft, _reply(command, "ok", run_id=run_id, count=1, next_at_ms=_next_to_run_ms(draft)))
+
+
+def _next_to_run_ms(draft: Draft) -> int | None:
+    """Return the first occurrence from the cursor on that nobody asked to skip."""
+    at_ms = draft.state.next_at_ms
+    while at_ms is not None and at_ms in draft.state.skip_at_ms:
+        found = next_after(draft.definition, draft.context, at_ms)
+        at_ms = None if found is None else found.at_ms
+    return at_ms
 
 
 def _missed_slot(draft: Draft, command: SkipSlot, run_id: str) -> Reply:

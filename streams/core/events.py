@@ -151,7 +151,7 @@ class OccurrencesMissed(Event, frozen=True, kw_only=True):
 
 
 class SlotSkipRequested(Event, frozen=True, kw_only=True):
-    """Somebody named an occurrence beyond the cursor that shall not run."""
+    """Somebody named a future occurrence that shall not run; it is recorded as skipped when its time comes."""
 
     slot_at_ms: int
     actor: str

@@ -164,7 +164,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     missed_until_ms: int = 0
     """Under catch-up `all`: occurrences before this instant fell due without a working owner; 0 is none."""
     skip_at_ms: tuple[int, ...] = ()
-    """Occurrences beyond the cursor that somebody asked to skip, ascending."""
+    """Occurrences at or beyond the cursor that somebody asked to skip, ascending."""
     decided_to_ms: int = 0
     """Every occurrence at or before this instant has its record; the cursor never goes back behind it."""
     occurrences_total: int = 0

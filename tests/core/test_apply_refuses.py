@@ -212,7 +212,7 @@ def test_only_the_current_token_changes_a_leased_run(leased: ManualOwner, event:
         BackfillEnded(backfill_id="b", reason="", at_ms=AT),
         CursorNoted(next_at_ms=AT, notes=(), dropped=(), at_ms=AT),
         OccurrencesMissed(until_ms=0, at_ms=AT),
-        SlotSkipRequested(slot_at_ms=AT + HOUR, actor="", at_ms=AT),
+        SlotSkipRequested(slot_at_ms=AT + HOUR - 1, actor="", at_ms=AT),
         RunSucceeded(run_id="run_job_other", lease_token=1, attempt=1, at_ms=AT),
     ],
     ids=lambda event: type(event).__name__,

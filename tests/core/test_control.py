@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streams.core.commands import CancelRun, Delete, Pause, Reply, SkipSlot, Trigger
+from streams.core.deadline import upcoming
 from streams.core.decide_control import PAYLOADS_OPEN_BYTES_MAX, SKIP_SLOTS_MAX
 from streams.core.definition import PAYLOAD_BYTES_MAX
 from streams.core.events import OccurrencesSkipped
 from streams.core.identity import run_id_at
-from streams.core.state import FORGET_AFTER_MS
+from streams.core.state import CLOSED_RUNS_MAX, FORGET_AFTER_MS
 from streams.core.time import IntervalSpec, OneOffSpec
 
 if TYPE_CHECKING:
@@ -251,13 +252,69 @@ def test_a_cancel_lets_the_next_queued_run_go(owner: ManualOwner) -> None:
     assert owner.grant().scheduled_at_ms == AT + HOUR
 
 
-def test_skipping_the_next_slot_is_recorded_at_once(owner: ManualOwner) -> None:
+def skipped(owner: ManualOwner) -> list[tuple[str, int, int]]:
+    return [
+        (event.reason, event.first_at_ms, event.count) for event in owner.log if isinstance(event, OccurrencesSkipped)
+    ]
+
+
+def test_skipping_the_next_slot_is_promised_at_once_and_recorded_in_its_time(owner: ManualOwner) -> None:
     owner.define()
 
     reply = skip(owner, AT)
 
     assert (reply.code, reply.count, reply.next_at_ms) == ("ok", 1, AT + HOUR)
-    assert [event.reason for event in owner.log if isinstance(event, OccurrencesSkipped)] == ["requested"]
+    assert upcoming(owner.must()) is None
+    assert skipped(owner) == []
+    owner.run_until(AT)
+    assert skipped(owner) == [("requested", AT, 1)]
+    assert owner.state.next_at_ms == AT + HOUR
+
+
+def test_skipping_a_slot_that_is_due_and_undecided_is_recorded_at_once(owner: ManualOwner) -> None:
+    owner.define()
+    owner.now_ms = AT + 5
+
+    assert skip(owner, AT).code == "ok"
+
+    assert skipped(owner) == [("requested", AT, 1)]
+
+
+def test_a_later_slot_of_several_that_are_due_is_skipped_alone(owner: ManualOwner) -> None:
+    owner.define(overlap="allow", concurrent_runs_max=9)
+    owner.now_ms = AT + HOUR
+
+    skip(owner, AT + HOUR)
+    owner.run_until(owner.now_ms)
+
+    assert [run.scheduled_at_ms for run in owner.state.open] == [AT]
+    assert skipped(owner) == [("requested", AT + HOUR, 1)]
+
+
+def test_an_edit_after_a_skip_loses_nothing_that_lies_before_the_slot(owner: ManualOwner) -> None:
+    owner.define(schedule=IntervalSpec(every_ms=12 * HOUR, anchor_ms=AT + 11 * HOUR))
+    skip(owner, AT + 11 * HOUR)
+
+    owner.define(schedule=IntervalSpec(every_ms=HOUR, anchor_ms=0), overlap="allow", concurrent_runs_max=20)
+    owner.run_until(AT + 12 * HOUR)
+
+    assert [run.scheduled_at_ms for run in owner.state.open] == [AT + n * HOUR for n in range(11)] + [AT + 12 * HOUR]
+    assert skipped(owner) == [("requested", AT + 11 * HOUR, 1)]
+
+
+def test_a_replaced_trigger_is_remembered_however_many_runs_ended_before_it(owner: ManualOwner) -> None:
+    owner.define(overlap="replace")
+    for number in range(CLOSED_RUNS_MAX):
+        owner.reply(Trigger(job_id="job", trigger_id=f"done{number}"))
+        owner.complete(owner.grant())
+    for name in ("a", "b", "c"):
+        owner.reply(Trigger(job_id="job", trigger_id=name))
+    before = len(owner.log)
+
+    repeats = [owner.reply(Trigger(job_id="job", trigger_id=name)) for name in ("a", "b", "c")]
+
+    assert [(reply.code, reply.replayed) for reply in repeats] == [("created", True)] * 3
+    assert len(owner.log) == before
 
 
 def test_skipping_a_later_slot_waits_for_its_time(owner: ManualOwner) -> None:

@@ -204,7 +204,7 @@ class Accounts:
     def _skipped(self, event: OccurrencesSkipped, now_ms: int) -> None:
         assert self.definition is not None
         assert event.first_at_ms == self.pointer
-        assert event.last_at_ms <= now_ms or event.reason == "requested"
+        assert event.last_at_ms <= now_ms
         schedule = schedule_of(self.definition, self.owner.context())
         expected = [found.at_ms for found in schedule.iter_between(event.first_at_ms - 1, event.last_at_ms)]
         assert (expected[0], expected[-1], len(expected)) == (event.first_at_ms, event.last_at_ms, event.count)

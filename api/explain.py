@@ -167,7 +167,8 @@ def _open(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int) -> dic
         detail = f"attempt {run.attempt} by {lease.worker_id} since {instant_text(lease.granted_at_ms)}"
         out.holds("leased", holds=True, detail=detail)
         return out.done("running", f"Running: {detail}.")
-    if not out.holds("not_held", holds=not run.held, detail="overlap queue: the run before it ends first"):
+    detail = "overlap queue: the run before it ends first" if run.held else "no run before it has to end first"
+    if not out.holds("not_held", holds=not run.held, detail=detail):
         return out.done("waiting_for_slot", "Waits for the run before it (overlap queue).")
     if state.pause is not None:
         out.holds("job_not_paused", holds=False, detail=f"paused by {state.pause.actor or 'somebody'}")

@@ -73,6 +73,8 @@ def test_a_ready_run_without_a_worker_says_so() -> None:
     open_run(owner)
     answer = explained(owner)
     assert (answer["situation"], first_failing(answer)) == ("no_worker_polling", "worker_polling")
+    details = {condition["name"]: condition["detail"] for condition in answer["conditions"]}
+    assert details["not_held"] == "no run before it has to end first"
 
 
 def test_a_ready_run_with_busy_workers_waits_for_a_slot() -> None:

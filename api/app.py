@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 import secrets
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import structlog
 from aiohttp import web
 
 from api.auth import TENANT_DEFAULT, Caller
 from api.dispatch.calls import DispatchError
 from api.http_call import HttpCall, body_too_large, request_id_of
+from api.openapi import document_of
 from api.problems import Problem, problem_of
-from api.routes import jobs, leases, previews, queues, registry, runs, service
+from api.routes import bulk, control, jobs, leases, previews, queues, registry, runs, service
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 ROUTES: Final[tuple[Route, ...]] = (
     *jobs.ROUTES,
+    *control.ROUTES,
+    *bulk.ROUTES,
     *previews.ROUTES,
     *leases.ROUTES,
     *runs.ROUTES,
@@ -42,12 +47,18 @@ _log = structlog.get_logger("horolog.gateway")
 def build_app(gateway: Gateway) -> web.Application:
     """Make the application of one gateway."""
     minted = _mint()
+    gateway.document = _document()
     app = web.Application(
         client_max_size=gateway.limits.body_bytes_batch_max, middlewares=[_unknown_routes(gateway, minted)]
     )
     for route in ROUTES:
         app.router.add_route(route.method, route.path, _serve(route, gateway, minted))
     return app
+
+
+@cache
+def _document() -> bytes:
+    return msgspec.json.encode(document_of(ROUTES))
 
 
 def _mint() -> Callable[[], str]:
@@ -68,7 +79,9 @@ def _serve(
         request_id = request_id_of(request.headers.get("X-Request-Id"), mint())
         try:
             caller = _NOBODY if route.public else gateway.auth.caller(request.headers.get("Authorization"))
-            response = await route.handler(HttpCall(request, gateway, caller, request_id, body_bytes_max))
+            response = await route.handler(
+                HttpCall(request, gateway, caller, request_id=request_id, route=route, body_bytes_max=body_bytes_max)
+            )
         except Exception as error:  # noqa: BLE001 - the edge: every error becomes an answer
             response = _error_answer(error, request_id, name, body_bytes_max)
         response.headers["X-Request-Id"] = request_id

@@ -93,4 +93,4 @@ def _words(path: Path, number: int, words: list[str]) -> tuple[str, str, str]:
 
 
 def _hash(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
+    return hashlib.sha256(token.encode(errors="surrogateescape")).hexdigest()

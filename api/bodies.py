@@ -129,6 +129,82 @@ class TriggerBody(Body, frozen=True, kw_only=True):
     force: bool = False
 
 
+class SkipBody(Body, frozen=True, kw_only=True):
+    """Skip one occurrence."""
+
+    at: str
+
+
+class BackfillBody(Body, frozen=True, kw_only=True):
+    """Backfill of `[from, to)`."""
+
+    from_: str = msgspec.field(name="from")
+    to: str
+    max_concurrent: int = 1
+    dry_run: bool = False
+
+
+class NoBody(Body, frozen=True, kw_only=True):
+    """Nothing to say."""
+
+
+class BulkFilterBody(Body, frozen=True, kw_only=True):
+    """Which jobs; all that is given must match."""
+
+    queue: str = ""
+    labels: dict[str, str] = {}
+    text: str = ""
+    name_prefix: str = ""
+    job_ids: list[str] = []
+
+
+class BulkBody(Body, frozen=True, kw_only=True):
+    """Bulk pause, resume or delete."""
+
+    filter: BulkFilterBody
+    dry_run: bool = True
+    note: str = ""
+    actor: str = ""
+    until: str | None = None
+    limit: int = 1_000
+    cursor: str | None = None
+
+
+class UndoBody(Body, frozen=True, kw_only=True):
+    """Take a bulk change back."""
+
+    undo_token: str
+
+
+class ReplayBody(Body, frozen=True, kw_only=True):
+    """Replay of one dead run."""
+
+    note: str = ""
+
+
+class BulkReplayBody(Body, frozen=True, kw_only=True):
+    """Replay of dead runs by filter."""
+
+    queue: str = ""
+    job_id: str = ""
+    labels: dict[str, str] = {}
+    text: str = ""
+    dead_from: str | None = None
+    dead_until: str | None = None
+    dry_run: bool = True
+    rate_per_second: float = 100
+    limit: int = 100
+    cursor: str | None = None
+
+
+class TenantBody(Body, frozen=True, kw_only=True):
+    """`PUT /v1/tenants/{tenant}`."""
+
+    pending_cap: int | None = None
+    max_lease_rate_per_second: float | None = None
+    weight: float | None = None
+
+
 class CancelBody(Body, frozen=True, kw_only=True):
     """Cancel of a run."""
 

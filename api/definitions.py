@@ -30,9 +30,12 @@ from streams.core.time import (
     CronSpec,
     IntervalSpec,
     InvalidSchedule,
+    Jitter,
     LocalOneOffSpec,
     OneOffSpec,
     RRuleSpec,
+    Window,
+    compile_schedule,
 )
 from streams.core.validate import InvalidDefinition, validate_definition
 
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streams.core.time import CalendarSpec
+    from streams.core.time import Schedule as CompiledSchedule
 
 DELAY_SECONDS_MAX: Final = 31_536_000
 EVERY_MS_MIN: Final = 1_000
@@ -136,6 +140,17 @@ def check(definition: Definition, *, now_ms: int, calendars: Mapping[str, Calend
         raise Problem("invalid_field", f"{field}: {error.reason}.", field=field) from None
 
 
+def schedule_of(definition: Definition) -> CompiledSchedule:
+    """Compile a definition's schedule, as owners do."""
+    return compile_schedule(
+        definition.schedule,
+        job_id=definition.job_id,
+        window=Window(definition.start_at_ms, definition.end_at_ms),
+        jitter=Jitter(definition.jitter_kind, definition.jitter_ms),
+        zone_data=INSTALLED_ZONE_DATA,
+    )
+
+
 def schedule_problem(error: InvalidSchedule, schedule: Schedule) -> Problem:
     """Say what is wrong with a schedule, in the field that the client wrote."""
     if error.field in _CRON_FIELDS and isinstance(schedule, CronSpec):
@@ -186,6 +201,21 @@ def job_id_of_key(tenant: str, idempotency_key: str) -> str:
 def trigger_id_of_key(tenant: str, job_id: str, idempotency_key: str) -> str:
     """Derive the trigger id of a trigger with an Idempotency-Key."""
     return f"t-{_digest('trigger', tenant, job_id, idempotency_key)}"
+
+
+def backfill_id_of_key(tenant: str, job_id: str, idempotency_key: str) -> str:
+    """Derive the id of a backfill with an Idempotency-Key."""
+    return f"b-{_digest('backfill', tenant, job_id, idempotency_key)}"
+
+
+def replay_id_of_run(run_id: str) -> str:
+    """Derive the id of a replay: a dead run is replayed once, so a repeat finds the run that the first call opened."""
+    return f"r-{_digest('replay', run_id)}"
+
+
+def correlation_id_of_key(tenant: str, action: str, idempotency_key: str) -> str:
+    """Derive the correlation id of a bulk change with an Idempotency-Key."""
+    return f"c-{_digest('bulk', tenant, action, idempotency_key)[:16]}"
 
 
 def body_hash(body: bytes) -> str:

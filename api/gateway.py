@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from api.config_books import ConfigBooks
 from api.metrics import Metrics
 from api.problems import Problem
 from api.queue_book import QueueBook
 from api.recent_jobs import RecentJobs
+from api.tenant_book import TenantBook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from api.auth import Auth, Caller
+    from api.cursors import Shown
     from api.dispatch.client import DispatchClient
     from api.queries import OwnerQueries
     from streams.core.state import Job
@@ -24,6 +27,10 @@ if TYPE_CHECKING:
 READ_AGAIN_MS: Final = 20
 READ_AGAIN_MAX: Final = 40
 """Up to 0.8 s for a store to show what its owner has committed."""
+
+
+SHOWN_TRIES_MAX: Final = 100
+"""Up to 2 s for a consistency token."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,12 +56,18 @@ class Gateway:
     auth: Auth
     limits: Limits
     recent: RecentJobs = field(default_factory=RecentJobs)
+    document: bytes = b"{}"
+    """Of `GET /openapi.json`; build_app sets it."""
     metrics: Metrics = field(init=False)
+    config: ConfigBooks = field(init=False)
     queues: QueueBook = field(init=False)
+    tenants: TenantBook = field(init=False)
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.client)
         self.queues = QueueBook(self.client, strict=self.limits.strict_queues)
+        self.tenants = TenantBook(self.client)
+        self.config = ConfigBooks(self.client, (self.queues, self.tenants))
 
     def now_ms(self) -> int:
         """Give the broker's time, at most its true one."""
@@ -84,6 +97,20 @@ class Gateway:
             raise Problem("job_not_found", f"jobId: there is no job {job_id!r}; look at its spelling.", field="jobId")
         require_tenant(job.state.tenant, caller, "jobId")
         return job
+
+    async def shows(self, shown: Shown) -> bool:
+        """Wait (bounded) until the owner's store shows what a consistency token names. Raises Problem `no_owner`.
+
+        A job that is not there after that time was deleted and forgotten: a store is never that far behind its commit.
+        """
+        job: Job | None = None
+        for attempt in range(SHOWN_TRIES_MAX):
+            if attempt:
+                await asyncio.sleep(READ_AGAIN_MS / 1000)
+            job = await self.queries.job(shown.job_id)
+            if job is not None and job.state.version >= shown.version:
+                return True
+        return job is None
 
     async def require_runs_of(self, caller: Caller, job_ids: Sequence[str]) -> set[str]:
         """Give the ids of jobs that are another tenant's. Without tokens there is one tenant, and nothing to ask."""

@@ -10,7 +10,9 @@ from aiohttp import web
 
 from api.bodies import decode
 from api.dispatch.run_ids import job_id_of
-from api.problems import Problem
+from api.instants import INSTANT_ALLOWED, parse_instant
+from api.json_text import inspect
+from api.problems import Problem, problem_of
 from streams.core.definition import JOB_ID_PATTERN
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from api.auth import Caller
     from api.gateway import Gateway
+    from api.routes.route import Route
+    from streams.core.commands import Reply
 
 B = TypeVar("B")
 
@@ -31,12 +35,20 @@ REQUEST_ID_CHARS_MAX: Final = 128
 class HttpCall:
     """One call. Every method that reads raises Problem."""
 
-    __slots__ = ("body_bytes_max", "caller", "gateway", "request", "request_id")
+    __slots__ = ("body_bytes_max", "caller", "gateway", "request", "request_id", "route")
 
     def __init__(
-        self, request: web.Request, gateway: Gateway, caller: Caller, request_id: str, body_bytes_max: int
+        self,
+        request: web.Request,
+        gateway: Gateway,
+        caller: Caller,
+        *,
+        request_id: str,
+        route: Route,
+        body_bytes_max: int,
     ) -> None:
         self.request = request
+        self.route = route
         self.gateway = gateway
         self.caller = caller
         self.request_id = request_id
@@ -60,6 +72,8 @@ class HttpCall:
         except UnicodeDecodeError as error:
             detail = f"The body is not UTF-8: {error.reason} at byte {error.start}."
             raise Problem("bad_json", detail) from None
+        if not self.route.batch:
+            inspect(data)  # items of a batch are looked at one by one where they need it
         return data
 
     async def body(self, decoder: msgspec.json.Decoder[B]) -> B:
@@ -113,14 +127,34 @@ class HttpCall:
             raise bad_header("If-None-Match", "*")
         return True
 
-    def query(self, *allowed: str) -> Mapping[str, str]:
-        """Give the query, which may have only these parameters."""
+    def query(self) -> Mapping[str, str]:
+        """Give the query, which may have only the parameters of the route, each once unless it may be repeated."""
+        allowed = {param.name: param for param in self.route.query}
         for name in self.request.query:
             if name not in allowed:
                 known = ", ".join(allowed) or "none"
-                detail = f"{name}: is not a parameter of this route; known are: {known}."
-                raise Problem("bad_header", detail, field=name, allowed=list(allowed))
+                detail = f"{name[:100]}: is not a parameter of this route; known are: {known}."
+                raise Problem("bad_header", detail, field=name[:100], allowed=list(allowed))
+            if not allowed[name].many and len(self.request.query.getall(name)) > 1:
+                raise bad_header(name, "it once")
         return self.request.query
+
+    def choice(self, name: str, allowed: tuple[str, ...]) -> str | None:
+        """Give a parameter that has fixed values."""
+        value = self.request.query.get(name)
+        if value is not None and value not in allowed:
+            raise bad_header(name, f"one of {', '.join(allowed)}")
+        return value
+
+    def instant(self, name: str) -> int | None:
+        """Give an instant of the query."""
+        text = self.request.query.get(name)
+        if text is None:
+            return None
+        try:
+            return parse_instant(text)
+        except ValueError:
+            raise bad_header(name, INSTANT_ALLOWED) from None
 
     def number(self, name: str, default: int, low: int, high: int) -> int:
         """Give a whole number of the query."""
@@ -140,6 +174,21 @@ def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = Non
 def etag(version: int) -> dict[str, str]:
     """Give the ETag header of a version."""
     return {"ETag": f'"{version}"'}
+
+
+def accepted(reply: Reply) -> Reply:
+    """Give a reply that is no refusal. Raises Problem."""
+    if reply.code in ("ok", "created"):
+        return reply
+    problem = problem_of(reply)
+    if reply.blocked_by:
+        problem.members["blockedBy"] = reply.blocked_by
+    raise problem
+
+
+def replayed(reply: Reply) -> dict[str, str]:
+    """Give the header of an answer that repeats an earlier one."""
+    return {"Idempotent-Replayed": "true"} if reply.replayed else {}
 
 
 def bad_header(name: str, allowed: str) -> Problem:

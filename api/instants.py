@@ -19,6 +19,10 @@ _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_
 INSTANT_ALLOWED: Final = "RFC 3339 with an offset, for instance 2026-12-01T09:00:00Z"
 LENGTH_ALLOWED: Final = "milliseconds as a whole number, or parts such as 90s, 15m, 1h30m"
 
+INSTANT_MS_MIN: Final = -62_135_596_800_000
+INSTANT_MS_MAX: Final = 253_402_300_799_999
+"""Years 1 to 9999 in UTC: with an offset a text can lie outside, and could not be written back."""
+
 SECONDS_CACHED: Final = 4_096
 """Seconds whose text is remembered: instants in answers lie close together."""
 
@@ -34,7 +38,10 @@ def parse_instant(text: str) -> int:
         whole_ms = int(at.timestamp()) * 1000
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{text[:40]!r} is not an instant: {error}") from None
-    return whole_ms + int((fraction or "0").ljust(3, "0")[:3])
+    at_ms = whole_ms + int((fraction or "0").ljust(3, "0")[:3])
+    if not INSTANT_MS_MIN <= at_ms <= INSTANT_MS_MAX:
+        raise ValueError(f"{text[:40]!r} is out of range; write an instant of the years 1 to 9999")
+    return at_ms
 
 
 def instant_text(at_ms: int) -> str:

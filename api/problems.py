@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,12 +29,14 @@ STATUS: Final = MappingProxyType(
         "run_not_found": (404, "There is no such run"),
         "unknown_queue": (404, "There is no such queue"),
         "unknown_tenant": (404, "There is no such tenant"),
+        "unknown_backfill": (404, "There is no such backfill"),
         "unknown_route": (404, "There is no such route"),
         "method_not_allowed": (405, "The route has no such method"),
         "idempotency_conflict": (409, "The key was used with another body"),
         "job_exists": (409, "The job exists with another definition"),
         "lease_lost": (409, "The lease is not held under this token"),
         "run_closed": (409, "The run has ended"),
+        "slot_decided": (409, "The occurrence was decided already"),
         "job_paused": (409, "The job is paused"),
         "job_finished": (409, "The job has finished"),
         "overlap": (409, "Another run of the job is open"),
@@ -50,14 +53,17 @@ STATUS: Final = MappingProxyType(
         "bad_schedule": (422, "The schedule cannot be read"),
         "bad_time_zone": (422, "The time zone is not known"),
         "never_fires": (422, "The schedule fires at no instant"),
+        "too_many_backfills": (429, "Too many backfills of the job are going"),
         "pending_cap": (429, "Too much is pending"),
         "rate_limited": (429, "Too many calls"),
         "too_many_open_runs": (429, "Too many runs of the job are open"),
+        "too_many_replays": (409, "The work was replayed too often"),
         "internal": (500, "A defect of the server"),
         "no_owner": (503, "No scheduler owns the partition"),
         "starting": (503, "The gateway is starting"),
         "stopping": (503, "The gateway is stopping"),
         "overloaded": (503, "The gateway has too much to do"),
+        "not_caught_up": (503, "A change is not shown yet"),
         "outcome_unknown": (504, "The answer did not come in time"),
     }
 )
@@ -77,7 +83,7 @@ CODE_OF_REPLY: Final[MappingProxyType[ReplyCode, str]] = MappingProxyType(
         "paused": "job_paused",
         "blocked": "overlap",
         "too_many_open_runs": "too_many_open_runs",
-        "too_many_replays": "too_many_open_runs",
+        "too_many_replays": "too_many_replays",
         "gone": "job_finished",
         "quota": "pending_cap",
         "quarantined": "internal",
@@ -129,7 +135,11 @@ class Problem(Exception):  # noqa: N818 - the RFC's word for it
             "requestId": request_id,
             **self.members,
         }
-        return msgspec.json.encode(fields)
+        try:
+            return msgspec.json.encode(fields)
+        except UnicodeEncodeError:
+            # Text of the request stands in it that is no Unicode: shown escaped.
+            return json.dumps(fields, default=str).encode()
 
     def item(self, run_id: str) -> dict[str, Any]:
         """Give the result of one item of a batch form."""

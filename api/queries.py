@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from api.dispatch.client import DispatchClient
+    from streams.core.job_filter import JobFilter
 
 QUERY_TIMEOUT_S: Final = 5.0
 """An owner answers in milliseconds, or it hangs and its watchdog (3 s) ends it."""
@@ -37,12 +38,15 @@ class Page(NamedTuple):
 
 
 class ReadyCount(NamedTuple):
-    """Waiting runs of one line."""
+    """Runs of one line at one owner; None where it does not know."""
 
     tenant: str
     queue: str
     lane: int
     ready: int
+    retrying: int | None = None
+    leased: int | None = None
+    oldest_due_at_ms: int | None = None
 
 
 class OwnerQueries(Protocol):
@@ -52,7 +56,7 @@ class OwnerQueries(Protocol):
         """Give a job."""
         ...
 
-    async def page(self, partition: int, after: str | None, limit: int, *, tenant: str, queue: str | None) -> Page:
+    async def page(self, partition: int, after: str | None, limit: int, wanted: JobFilter) -> Page:
         """Give the next jobs of a partition behind `after`; a short page is not the last one unless it says so."""
         ...
 
@@ -87,6 +91,9 @@ class _ReadyRow(msgspec.Struct, frozen=True):
     queue: str
     lane: int
     ready: int
+    retrying: int | None = None
+    leased: int | None = None
+    oldest_due_at_ms: int | None = None
 
 
 class _ReadyAnswer(msgspec.Struct, frozen=True):
@@ -110,13 +117,11 @@ class HttpQueries:
         body = await self._get(self._client.partition_of(job_id), f"/q/jobs/{quote(job_id, safe='')}", {})
         return None if body is None else _job(_ONE_JOB.decode(body).job)
 
-    async def page(self, partition: int, after: str | None, limit: int, *, tenant: str, queue: str | None) -> Page:
+    async def page(self, partition: int, after: str | None, limit: int, wanted: JobFilter) -> Page:
         """See OwnerQueries."""
-        query = {"partition": str(partition), "limit": str(limit), "tenant": tenant}
+        query = {"partition": str(partition), "limit": str(limit), "filter": msgspec.json.encode(wanted).decode()}
         if after is not None:
             query["after"] = after
-        if queue is not None:
-            query["queue"] = queue
         body = await self._get(partition, "/q/jobs", query)
         if body is None:
             return Page([], None)
@@ -127,10 +132,13 @@ class HttpQueries:
         """See OwnerQueries."""
         urls = {view.query_url: partition for partition, view in self._client.owners.items()}
         bodies = await asyncio.gather(
-            *(self._get(partition, "/q/queues", {"tenant": tenant}) for partition in urls.values())
+            *(
+                self._get(partition, "/q/queues", {"tenant": tenant, "now_ms": str(self._client.broker.now_ms())})
+                for partition in urls.values()
+            )
         )
         return [
-            ReadyCount(row.tenant, row.queue, row.lane, row.ready)
+            ReadyCount(row.tenant, row.queue, row.lane, row.ready, row.retrying, row.leased, row.oldest_due_at_ms)
             for body in bodies
             if body is not None
             for row in _READY.decode(body).queues
@@ -158,6 +166,9 @@ class HttpQueries:
             raise _no_owner(partition) from None
         if response.status == 404:
             return None
+        if response.status == 422:
+            detail = "The job's state cannot be read; the owner's log has the reason."
+            raise Problem("internal", detail)
         if response.status != 200:
             raise _no_owner(partition)
         return body
@@ -178,16 +189,13 @@ class MemoryQueries:
         self._require(self._partition_of(job_id))
         return self._jobs.get(job_id)
 
-    async def page(self, partition: int, after: str | None, limit: int, *, tenant: str, queue: str | None) -> Page:
+    async def page(self, partition: int, after: str | None, limit: int, wanted: JobFilter) -> Page:
         """See OwnerQueries."""
         self._require(partition)
         behind = [
             job
             for job_id, job in sorted(self._jobs.items())
-            if self._partition_of(job_id) == partition
-            and (after is None or job_id > after)
-            and job.state.tenant == tenant
-            and (queue is None or job.state.queue == queue)
+            if self._partition_of(job_id) == partition and (after is None or job_id > after) and wanted.matches(job)
         ]
         page = behind[:limit]
         return Page(page, page[-1].state.job_id if len(behind) > limit else None)

@@ -11,13 +11,14 @@ import msgspec
 
 from api.definitions import QUEUE_DEFAULT
 from api.problems import Problem
+from api.tenant_book import LEASE_RATE_MAX
 from schemas.codec import Undecodable, decode, encode
 
 if TYPE_CHECKING:
     from api.bodies import QueueBody
     from api.dispatch.client import DispatchClient
 
-KEY_PREFIX: Final = "queue|"
+DESCRIPTION_CHARS_MAX: Final = 1_000
 
 _RECORD: Final = "QueueConfig"
 
@@ -38,14 +39,13 @@ class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
 class QueueBook:
     """All declared queues; applies their lease rates to this gateway's lease desk."""
 
+    key_prefix = "queue|"
+
     def __init__(self, client: DispatchClient, *, strict: bool) -> None:
         self._client = client
         self._strict = strict
         self._entries: dict[tuple[str, str], QueueEntry] = {}
         self.unreadable_total = 0
-        client.on_config_change = self._heard
-        for key, value in client.config.items():
-            self._heard(key, value)
 
     def entry(self, tenant: str, queue: str) -> QueueEntry | None:
         """Give what was declared of a queue."""
@@ -63,15 +63,14 @@ class QueueBook:
 
     async def declare(self, entry: QueueEntry) -> None:
         """Write a queue's entry; it counts here once it is read back. Raises DispatchError."""
-        key = f"{KEY_PREFIX}{entry.tenant}|{entry.queue}"
+        key = f"{self.key_prefix}{entry.tenant}|{entry.queue}"
         await self._client.write_config(key, encode(_RECORD, msgspec.structs.asdict(entry)))
         self._take(entry)
 
-    def _heard(self, key: str, value: bytes | None) -> None:
-        if not key.startswith(KEY_PREFIX):
-            return
+    def heard(self, key: str, value: bytes | None) -> None:
+        """See Book."""
         if value is None:
-            tenant, _, queue = key.removeprefix(KEY_PREFIX).partition("|")
+            tenant, _, queue = key.removeprefix(self.key_prefix).partition("|")
             if self._entries.pop((tenant, queue), None) is not None:
                 self._client.desk.set_lease_rate(tenant, None, queue=queue)
             return
@@ -97,9 +96,13 @@ def entry_of(
         detail = "maxRunning: is not enforced yet; leave it out, and bound the workers' slots instead."
         raise Problem("invalid_field", detail, field="maxRunning")
     rate = body.max_lease_rate_per_second
-    if rate is not None and rate < 0:
+    if rate is not None and not 0 <= rate <= LEASE_RATE_MAX:
         field = "maxLeaseRatePerSecond"
-        raise Problem("invalid_field", f"{field}: use a number from 0, or null.", field=field)
+        detail = f"{field}: use a number from 0 to {LEASE_RATE_MAX}, or null."
+        raise Problem("invalid_field", detail, field=field, limit=LEASE_RATE_MAX)
+    if len(body.description) > DESCRIPTION_CHARS_MAX:
+        detail = f"description: at most {DESCRIPTION_CHARS_MAX} characters."
+        raise Problem("invalid_field", detail, field="description", limit=DESCRIPTION_CHARS_MAX)
     entry = QueueEntry(
         tenant=tenant,
         queue=queue,

@@ -11,11 +11,12 @@ from msgspec import UNSET, Raw, UnsetType
 from api.definitions import definition_view, is_json
 from api.instants import instant_or_none, instant_text
 from api.problems import OUTCOME
+from streams.core.job_filter import standing_of
 from streams.core.state import ClosedRun
 
 if TYPE_CHECKING:
     from streams.core.commands import Grant
-    from streams.core.state import Job, JobState, OpenRun, Pause
+    from streams.core.state import Job, OpenRun, Pause
 
 _NULL: Final = Raw(b"null")
 
@@ -73,13 +74,6 @@ def leased_run(grant: Grant, now_ms: int) -> LeasedRun:
     )
 
 
-def job_state_of(state: JobState) -> str:
-    """Give `active`, `paused`, `finished` or `deleted`."""
-    if state.status != "active":
-        return state.status
-    return "paused" if state.pause is not None else "active"
-
-
 def job_view(job: Job, *, with_payload: bool = True, warnings: list[str] | None = None) -> dict[str, Any]:
     """Write a job object. A deleted job has no definition left."""
     state = job.state
@@ -89,7 +83,7 @@ def job_view(job: Job, *, with_payload: bool = True, warnings: list[str] | None 
         fields = definition_view(job.definition, with_payload=with_payload)
     return fields | {
         "version": state.version,
-        "state": job_state_of(state),
+        "state": standing_of(state),
         "nextRunAt": instant_or_none(state.next_at_ms),
         "paused": None if state.pause is None else _pause_view(state.pause),
         "openRuns": len(state.open),
@@ -118,6 +112,7 @@ def run_view(job: Job, run: OpenRun | ClosedRun, now_ms: int) -> dict[str, Any]:
         "queue": job.state.queue,
         "task": None if definition is None else definition.task,
         "origin": run.kind,
+        "replayOf": None if isinstance(run, ClosedRun) else run.replay_of or None,
         "scheduledFor": instant_text(run.scheduled_at_ms),
         "attempt": run.attempt,
         "maxAttempts": None if definition is None else definition.retry.max_attempts,
@@ -127,6 +122,11 @@ def run_view(job: Job, run: OpenRun | ClosedRun, now_ms: int) -> dict[str, Any]:
         "attempts": [],
     }
     return view | (_closed_fields(run) if isinstance(run, ClosedRun) else _open_fields(run, now_ms))
+
+
+def run_state_of(run: OpenRun | ClosedRun, now_ms: int) -> str:
+    """Give the state of any run."""
+    return "closed" if isinstance(run, ClosedRun) else open_run_state(run, now_ms)
 
 
 def open_run_state(run: OpenRun, now_ms: int) -> str:

@@ -1,36 +1,62 @@
 """The owner's HTTP side: queries from its committed state, health, metrics. On loopback unless configured otherwise.
 
-Gateways find the address in topic `owners`. A query reads the store of one partition, bounded and paged, and never
-holds up
-the commit loop: a page is at most PAGE_MAX jobs. Values are the core's structs as JSON (bytes in base64).
+Gateways find the address in topic `owners`. A query reads the store of one partition, bounded and paged, and lets the
+commit loop go on after every SLICE jobs. Values are the core's structs as JSON (bytes in base64). A job whose state
+cannot be read is named in its page, and stops nobody.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from schemas.codec import Undecodable
 from schemas.partition import partition_for
 from streams.core.identity import job_id_of
+from streams.core.job_filter import JobFilter
 from streams.core.state import Job
-from streams.core.wire import decode_state
+from streams.core.wire import decode_accepted_definition, decode_state
+from streams.offer_book import LANES
+from streams.store.interface import ReadyKey, ReadyLine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from prometheus_client import CollectorRegistry
 
+    from streams.core.definition import Definition
+    from streams.core.state import JobState
     from streams.owner import Owner
     from streams.shard import Shard
 
 PAGE_MAX: Final = 200
-"""Jobs of one answer: some 5 ms of the loop's time."""
+"""Jobs of one answer: some 5 ms of the loop's time, in slices."""
+
+SLICE: Final = 50
+"""Jobs read before the loop gets its turn: about 1 ms."""
+
+COUNTED_MAX: Final = 10_000
+"""Retries of one line that are counted; a line with more says so many."""
+
+LEASED_SCAN_MAX: Final = 5_000
+"""Jobs of a partition that are read to count its leases; a larger one does not know (null)."""
+
+LEASED_AGE_S: Final = 2.0
+"""How old a count of leases may be: dashboards ask often."""
 
 SCAN_MAX: Final = 2_000
 """Jobs looked at for one page when a filter refuses most of them; the caller goes on from the cursor."""
+
+_ALL_DUE_MS: Final = 2**62
+"""Later than any due time."""
+
+_FILTER: Final = msgspec.json.Decoder(JobFilter)
 
 
 class QueryServer:
@@ -41,6 +67,7 @@ class QueryServer:
         self._registry = registry
         self._partitions = partitions
         self._runner: web.AppRunner | None = None
+        self._leased: dict[int, tuple[float, Counter[ReadyLine]]] = {}
 
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port. Raises OSError where it is taken."""
@@ -73,7 +100,10 @@ class QueryServer:
         shard = self._shard_of(job_id)
         if shard is None:
             return _not_owner()
-        job = shard.job(job_id)
+        try:
+            job = shard.job(job_id)
+        except (Undecodable, ValueError):
+            return _unreadable()
         return _missing() if job is None else _json({"job": _job_view(job)})
 
     async def _run(self, request: web.Request) -> web.Response:
@@ -84,7 +114,10 @@ class QueryServer:
         shard = self._shard_of(job_id)
         if shard is None:
             return _not_owner()
-        job = shard.job(job_id)
+        try:
+            job = shard.job(job_id)
+        except (Undecodable, ValueError):
+            return _unreadable()
         if job is None or (job.run(run_id) is None and job.closed_run(run_id) is None):
             return _missing()
         return _json({"open": job.run(run_id), "closed": job.closed_run(run_id), "job": _job_view(job)})
@@ -94,34 +127,57 @@ class QueryServer:
         try:
             partition = int(request.query["partition"])
             limit = min(int(request.query.get("limit", PAGE_MAX)), PAGE_MAX)
-        except (KeyError, ValueError):
-            limit = 0
+            wanted = _FILTER.decode(request.query["filter"]) if "filter" in request.query else None
+        except (KeyError, ValueError):  # msgspec's errors are ValueErrors
+            limit, wanted = 0, None
         if limit < 1:
-            return web.json_response({"detail": "partition and limit must be whole numbers, limit from 1"}, status=400)
+            detail = "partition and limit must be whole numbers, limit from 1, and filter a JobFilter"
+            return web.json_response({"detail": detail}, status=400)
         shard = self._owner.shards.get(partition)
         if shard is None or not shard.active:
             return _not_owner()
-        wanted = {name: request.query[name] for name in ("tenant", "queue") if name in request.query}
-        found, cursor = _page(shard, request.query.get("after"), limit, wanted)
-        return _json({"jobs": found, "next": cursor})
+        plain = {name: request.query[name] for name in ("tenant", "queue") if name in request.query}
+        page = await _page(shard, request.query.get("after"), limit, _Wanted(plain, wanted))
+        return _not_owner() if page is None else _json(page)
 
     async def _queues(self, request: web.Request) -> web.Response:
-        """Waiting runs by line, over all partitions of this process."""
-        tenant = request.query.get("tenant")
-        rows: dict[tuple[str, str, int], int] = {}
-        for shard in self._active():
-            for line, count in shard.store.ready_counts().items():
+        """Runs by line, over all partitions of this process. `now_ms` (broker time) tells retries from ready runs."""
+        tenant, now_text = request.query.get("tenant"), request.query.get("now_ms", "")
+        now_ms = int(now_text) if now_text.isdigit() and len(now_text) < 16 else None
+        rows: dict[ReadyLine, _Row] = {}
+        shards = list(self._active())
+        for shard in shards:
+            leased = await self._leased_of(shard)
+            if not shard.active:
+                continue
+            counts = shard.store.ready_counts()
+            for line in {*counts, *(leased or {})}:
                 if tenant is None or line.tenant == tenant:
-                    rows[line.tenant, line.queue, line.lane] = rows.get((line.tenant, line.queue, line.lane), 0) + count
+                    row = rows.setdefault(line, _Row(line.tenant, line.queue, line.lane))
+                    row.add(shard, line, counts.get(line, 0), None if leased is None else leased[line], now_ms)
         return _json(
-            {
-                "partitions": [shard.partition for shard in self._active()],
-                "queues": [
-                    {"tenant": tenant, "queue": queue, "lane": lane, "ready": count}
-                    for (tenant, queue, lane), count in sorted(rows.items())
-                ],
-            }
+            {"partitions": [shard.partition for shard in shards], "queues": [rows[line] for line in sorted(rows)]}
         )
+
+    async def _leased_of(self, shard: Shard) -> Counter[ReadyLine] | None:
+        """Count leases by line; None where the partition has too many jobs to look at each."""
+        if shard.store.counts.jobs > LEASED_SCAN_MAX:
+            return None
+        known = self._leased.get(shard.partition)
+        if known is not None and time.monotonic() - known[0] < LEASED_AGE_S:
+            return known[1]
+        counted: Counter[ReadyLine] = Counter()
+        after: str | None = None
+        while page := shard.store.jobs(after, SLICE) if shard.active else []:
+            for job_id, state_bytes in page:
+                after = job_id
+                state = _state_or_none(state_bytes)
+                for run in () if state is None else state.open:
+                    if run.lease is not None and state is not None:
+                        counted[ReadyLine(state.tenant, state.queue, LANES.index(run.lane))] += 1
+            await asyncio.sleep(0)
+        self._leased[shard.partition] = (time.monotonic(), counted)
+        return counted
 
     async def _live(self, _: web.Request) -> web.Response:
         return _json({"live": True})
@@ -147,25 +203,88 @@ class QueryServer:
         return shard if shard is not None and shard.active else None
 
 
-def _page(
-    shard: Shard, after: str | None, limit: int, wanted: dict[str, str]
-) -> tuple[list[dict[str, object]], str | None]:
+class _Row(msgspec.Struct):
+    """Runs of one line."""
+
+    tenant: str
+    queue: str
+    lane: int
+    ready: int = 0
+    """That wait, retries included."""
+    retrying: int | None = None
+    """Of these, those that are not due yet; null without `now_ms`."""
+    leased: int | None = 0
+    oldest_due_at_ms: int | None = None
+
+    def add(self, shard: Shard, line: ReadyLine, ready: int, leased: int | None, now_ms: int | None) -> None:
+        """Add one partition's."""
+        self.ready += ready
+        self.leased = None if leased is None or self.leased is None else self.leased + leased
+        oldest = shard.store.ready_line(line, _ALL_DUE_MS, 1)
+        if oldest:
+            self.oldest_due_at_ms = min(self.oldest_due_at_ms or _ALL_DUE_MS, oldest[0].due_at_ms)
+        if now_ms is not None:
+            after = ReadyKey(*line, now_ms + 1, "", "")
+            later = len(shard.store.ready_line(line, _ALL_DUE_MS, COUNTED_MAX, after)) if ready else 0
+            self.retrying = (self.retrying or 0) + later
+
+
+class _Wanted(NamedTuple):
+    """What a page is filtered by."""
+
+    plain: Mapping[str, str]
+    filter: JobFilter | None
+
+    def state(self, state: JobState) -> bool:
+        """Judge a state."""
+        if any(getattr(state, name) != value for name, value in self.plain.items()):
+            return False
+        return self.filter is None or self.filter.matches_state(state)
+
+    def definition(self, definition: Definition | None) -> bool:
+        """Judge a definition."""
+        return self.filter is None or self.filter.matches_definition(definition)
+
+
+async def _page(shard: Shard, after: str | None, limit: int, wanted: _Wanted) -> dict[str, object] | None:
+    """Give a page; None if the partition was given up meanwhile. Nothing is put into the shard's cache."""
     found: list[dict[str, object]] = []
+    unreadable: list[str] = []
     looked = 0
     while looked < SCAN_MAX:
-        page = shard.store.jobs(after, min(PAGE_MAX, SCAN_MAX - looked))
+        if not shard.active:
+            return None
+        size = min(SLICE, PAGE_MAX, SCAN_MAX - looked)
+        page = shard.store.jobs(after, size)
         for job_id, state_bytes in page:
             after = job_id
             looked += 1
-            state = decode_state(state_bytes)
-            if all(getattr(state, name) == value for name, value in wanted.items()):
-                job = shard.job(job_id)
-                found.append(_job_view(job if job is not None else Job(state, None)))
+            try:
+                state = decode_state(state_bytes)
+                definition = _definition(shard, job_id) if wanted.state(state) else None
+            except (Undecodable, ValueError):
+                unreadable.append(job_id)
+                continue
+            if wanted.state(state) and wanted.definition(definition):
+                found.append(_job_view(Job(state, definition)))
             if len(found) == limit:
-                return found, after
-        if len(page) < PAGE_MAX:
-            return found, None
-    return found, after
+                return {"jobs": found, "next": after, "unreadable": unreadable}
+        if len(page) < size:
+            return {"jobs": found, "next": None, "unreadable": unreadable}
+        await asyncio.sleep(0)
+    return {"jobs": found, "next": after, "unreadable": unreadable}
+
+
+def _definition(shard: Shard, job_id: str) -> Definition | None:
+    data = shard.store.definition(job_id)
+    return None if data is None else decode_accepted_definition(data)
+
+
+def _state_or_none(state_bytes: bytes) -> JobState | None:
+    try:
+        return decode_state(state_bytes)
+    except (Undecodable, ValueError):
+        return None
 
 
 def _job_view(job: Job) -> dict[str, object]:
@@ -178,6 +297,10 @@ def _json(body: object, status: int = 200) -> web.Response:
 
 def _missing() -> web.Response:
     return _json({"detail": "not found"}, status=404)
+
+
+def _unreadable() -> web.Response:
+    return _json({"detail": "the job's state cannot be read; the log of this process has the reason"}, status=422)
 
 
 def _not_owner() -> web.Response:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET
 
+from api.answers import LeasedAnswer, ReportAnswer, ReportsAnswer
 from api.bodies import (
     BatchBody,
     Body,
@@ -29,6 +30,7 @@ from api.dispatch.calls import Failure
 from api.dispatch.run_ids import job_id_of
 from api.http_call import HttpCall, answer
 from api.instants import instant_or_none, instant_text
+from api.json_text import has_surrogates, inspect
 from api.problems import OUTCOME, Problem, lease_lost, problem_of
 from api.routes.route import Route
 from api.views import LeaseAnswer, leased_run
@@ -49,6 +51,9 @@ RESULT_BYTES_MAX: Final = 65_536
 PROGRESS_BYTES_MAX: Final = 4_096
 ERROR_CHARS_MAX: Final = 4_096
 
+LEASE_TOKEN_MAX: Final = 2**53 - 1
+"""Integers of this API stay below 2^53, which every JSON reader has."""
+
 _LEASE: Final = decoder(LeaseBody)
 _BATCH: Final = decoder(BatchBody)
 
@@ -56,7 +61,7 @@ I = TypeVar("I", HeartbeatBody, CompleteBody, FailBody, ReleaseBody)  # noqa: E7
 
 
 async def lease(call: HttpCall) -> web.Response:
-    """`POST /v1/queues/{queue}/lease`."""
+    """`POST /v1/queues/{queue}/lease`: wait for runs and lease them."""
     queue = check_name(call.request.match_info["queue"], "queue", "bad_path")
     body = await call.body(_LEASE)
     gateway, tenant = call.gateway, call.caller.tenant
@@ -168,6 +173,8 @@ async def report_many(call: HttpCall, report: Report[I]) -> web.Response:
 def _items(data: bytes, report: Report[I], items_max: int) -> list[I | Problem]:
     """Decode a batch. Raises Problem for an envelope that cannot be read."""
     try:
+        if has_surrogates(data):
+            raise msgspec.DecodeError
         items: list[I | Problem] = list(report.batch.decode(data).runs)
     except (msgspec.MsgspecError, RecursionError):
         items = _items_one_by_one(data, report)
@@ -181,6 +188,7 @@ def _items_one_by_one(data: bytes, report: Report[I]) -> list[I | Problem]:
     items: list[I | Problem] = []
     for index, raw in enumerate(decode(_BATCH, data).runs):
         try:
+            inspect(bytes(raw), f"runs[{index}]")
             items.append(decode(report.single, bytes(raw), f"runs[{index}]"))
         except Problem as problem:
             problem.members["runId"] = _run_id_in(bytes(raw))
@@ -226,6 +234,9 @@ async def _report(call: HttpCall, report: Report[I], items: list[I]) -> list[dic
 
 
 def _wrong(item: I, report: Report[I]) -> Problem | None:
+    if not 0 <= item.lease_token <= LEASE_TOKEN_MAX:
+        detail = "leaseToken: is no token of a lease; send the one of the lease, unchanged."
+        return Problem("invalid_field", detail, field="leaseToken", limit=LEASE_TOKEN_MAX)
     if job_id_of(item.run_id) is None:
         detail = f"runId: {item.run_id[:220]!r} is no run id; send the one of the lease."
         return Problem("invalid_field" if item.run_id else "missing_field", detail, field="runId")
@@ -328,28 +339,36 @@ def _repeat(reply: Reply, result: dict[str, Any]) -> dict[str, Any]:
     return result | {"replayed": True} if reply.replayed else result
 
 
-class _HeartbeatBatch(Body, frozen=True, kw_only=True):
+class HeartbeatBatch(Body, frozen=True, kw_only=True):
+    """Envelope of `runs:heartbeat`."""
+
     runs: list[HeartbeatBody]
     worker_id: str | None = None
     visibility_seconds: float | None = None
 
 
-class _CompleteBatch(Body, frozen=True, kw_only=True):
+class CompleteBatch(Body, frozen=True, kw_only=True):
+    """Envelope of `runs:complete`."""
+
     runs: list[CompleteBody]
 
 
-class _FailBatch(Body, frozen=True, kw_only=True):
+class FailBatch(Body, frozen=True, kw_only=True):
+    """Envelope of `runs:fail`."""
+
     runs: list[FailBody]
 
 
-class _ReleaseBatch(Body, frozen=True, kw_only=True):
+class ReleaseBatch(Body, frozen=True, kw_only=True):
+    """Envelope of `runs:release`."""
+
     runs: list[ReleaseBody]
 
 
 HEARTBEAT: Final = Report(
     "heartbeat",
     decoder(HeartbeatBody),
-    decoder(_HeartbeatBatch),
+    decoder(HeartbeatBatch),
     _check_heartbeat,
     _send_heartbeats,
     _heartbeat_done,
@@ -357,34 +376,62 @@ HEARTBEAT: Final = Report(
 COMPLETE: Final = Report(
     "complete",
     decoder(CompleteBody),
-    decoder(_CompleteBatch),
+    decoder(CompleteBatch),
     _check_complete,
     _send_completes,
     _complete_done,
 )
-FAIL: Final = Report("fail", decoder(FailBody), decoder(_FailBatch), _unchecked, _send_fails, _fail_done)
+FAIL: Final = Report("fail", decoder(FailBody), decoder(FailBatch), _unchecked, _send_fails, _fail_done)
 RELEASE: Final = Report(
-    "release", decoder(ReleaseBody), decoder(_ReleaseBatch), _unchecked, _send_releases, _release_done
+    "release", decoder(ReleaseBody), decoder(ReleaseBatch), _unchecked, _send_releases, _release_done
 )
 
 
-def _routes(report: Report[I]) -> tuple[Route, Route]:
+def _routes(report: Report[I], item: Any, batch: Any) -> tuple[Route, Route]:
     async def one(call: HttpCall) -> web.Response:
         return await report_one(call, report)
 
     async def many(call: HttpCall) -> web.Response:
         return await report_many(call, report)
 
+    problems = ["lease_lost", "forbidden", "job_finished"]
+    if report.name == "complete":
+        problems.append("result_too_large")
     return (
-        Route("POST", f"/v1/runs/{{run_id}}/{report.name}", one),
-        Route("POST", f"/v1/runs:{report.name}", many, batch=True),
+        Route(
+            "POST",
+            f"/v1/runs/{{run_id}}/{report.name}",
+            one,
+            body=item,
+            answers={200: ReportAnswer},
+            problems=tuple(problems),
+            writes=True,
+            summary=f"{report.name.capitalize()} one run.",
+        ),
+        Route(
+            "POST",
+            f"/v1/runs:{report.name}",
+            many,
+            batch=True,
+            body=batch,
+            answers={200: ReportsAnswer},
+            problems=("no_owner",),
+            summary=f"{report.name.capitalize()} up to 1,000 runs; each is answered for itself.",
+        ),
     )
 
 
 ROUTES: Final = (
-    Route("POST", "/v1/queues/{queue}/lease", lease),
-    *_routes(HEARTBEAT),
-    *_routes(COMPLETE),
-    *_routes(FAIL),
-    *_routes(RELEASE),
+    Route(
+        "POST",
+        "/v1/queues/{queue}/lease",
+        lease,
+        body=LeaseBody,
+        answers={200: LeasedAnswer},
+        problems=("unknown_queue", "stopping"),
+    ),
+    *_routes(HEARTBEAT, HeartbeatBody, HeartbeatBatch),
+    *_routes(COMPLETE, CompleteBody, CompleteBatch),
+    *_routes(FAIL, FailBody, FailBatch),
+    *_routes(RELEASE, ReleaseBody, ReleaseBatch),
 )

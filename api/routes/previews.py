@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from api.answers import PreviewAnswer
 from api.bodies import PreviewBody, decoder
-from api.definitions import check, check_job_id, define, read_instant
+from api.definitions import check, check_job_id, define, read_instant, schedule_of
 from api.http_call import HttpCall, answer
 from api.instants import instant_text
 from api.problems import Problem
-from api.routes.route import Route
-from streams.core.time import INSTALLED_ZONE_DATA, Jitter, Window, compile_schedule
+from api.routes.route import Param, Route
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -27,8 +27,8 @@ _PREVIEW: Final = decoder(PreviewBody)
 
 
 async def of_job(call: HttpCall) -> web.Response:
-    """`GET /v1/jobs/{job_id}/preview`."""
-    query = call.query("from", "count")
+    """`GET /v1/jobs/{job_id}/preview`: the next occurrences of a job."""
+    query = call.query()
     count = call.number("count", COUNT_DEFAULT, 1, COUNT_MAX)
     now_ms = call.gateway.now_ms()
     from_ms = read_instant(query["from"], "from") if "from" in query else now_ms
@@ -47,7 +47,7 @@ async def of_job(call: HttpCall) -> web.Response:
 
 
 async def of_body(call: HttpCall) -> web.Response:
-    """`POST /v1/preview`."""
+    """`POST /v1/preview`: the next occurrences of a schedule; nothing is stored."""
     body = await call.body(_PREVIEW)
     now_ms = call.gateway.now_ms()
     if not 1 <= body.count <= COUNT_MAX:
@@ -63,13 +63,7 @@ async def of_body(call: HttpCall) -> web.Response:
 
 def occurrences(definition: Definition, from_ms: int, count: int) -> list[dict[str, Any]]:
     """Give up to `count` occurrences at or after `from_ms`."""
-    schedule = compile_schedule(
-        definition.schedule,
-        job_id=definition.job_id,
-        window=Window(definition.start_at_ms, definition.end_at_ms),
-        jitter=Jitter(definition.jitter_kind, definition.jitter_ms),
-        zone_data=INSTALLED_ZONE_DATA,
-    )
+    schedule = schedule_of(definition)
     found: list[dict[str, Any]] = []
     after_ms = from_ms - 1
     while len(found) < count:
@@ -88,6 +82,24 @@ def occurrences(definition: Definition, from_ms: int, count: int) -> list[dict[s
 
 
 ROUTES: Final = (
-    Route("GET", "/v1/jobs/{job_id}/preview", of_job),
-    Route("POST", "/v1/preview", of_body),
+    Route(
+        "GET",
+        "/v1/jobs/{job_id}/preview",
+        of_job,
+        query=(
+            Param("from", "Occurrences at or after it; left out: now.", "instant"),
+            Param("count", f"How many; default {COUNT_DEFAULT}.", "integer", 1, COUNT_MAX),
+        ),
+        answers={200: PreviewAnswer},
+        problems=("invalid_field",),
+        reads=True,
+    ),
+    Route(
+        "POST",
+        "/v1/preview",
+        of_body,
+        body=PreviewBody,
+        answers={200: PreviewAnswer},
+        problems=("bad_cron", "bad_schedule", "bad_time_zone", "never_fires", "payload_too_large"),
+    ),
 )

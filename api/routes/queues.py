@@ -1,86 +1,88 @@
-"""Queues: what was declared of them, who polls them, what waits in them."""
+"""Queues and tenants: what was declared of them, who polls them, what waits in them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from api.bodies import QueueBody, decoder
+from api.answers import QueueAnswer, QueuesAnswer, TenantAnswer
+from api.bodies import QueueBody, TenantBody, decoder
 from api.definitions import QUEUE_DEFAULT, check_name
 from api.dispatch.lanes import LANES
+from api.gateway import require_tenant
 from api.http_call import HttpCall, answer, etag
 from api.problems import Problem
 from api.queue_book import entry_of
 from api.routes.route import Route
+from api.tenant_book import tenant_entry_of
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-_QUEUE: Final = decoder(QueueBody)
+    from api.queries import ReadyCount
+    from api.tenant_book import TenantEntry
 
-Ready = dict[str, dict[str, int]]
-"""Queue to lane to count."""
+_QUEUE: Final = decoder(QueueBody)
+_TENANT: Final = decoder(TenantBody)
+
+Waiting = dict[str, "list[ReadyCount]"]
+"""Queue to what owners say of it."""
 
 
 async def get(call: HttpCall) -> web.Response:
-    """`GET /v1/queues/{queue}`."""
+    """`GET /v1/queues/{queue}`: read a queue."""
     call.query()
     queue = check_name(call.request.match_info["queue"], "queue", "bad_path")
     call.gateway.queues.require(call.caller.tenant, queue)
-    ready = await _ready(call)
-    return _answer(call, queue, ready)
+    waiting = await _waiting(call)
+    return _answer(call, queue, waiting)
 
 
 async def put(call: HttpCall) -> web.Response:
-    """`PUT /v1/queues/{queue}`."""
+    """`PUT /v1/queues/{queue}`: create or change a queue."""
     queue = check_name(call.request.match_info["queue"], "queue", "bad_path")
     body = await call.body(_QUEUE)
     gateway, tenant = call.gateway, call.caller.tenant
     before = gateway.queues.entry(tenant, queue)
     entry = entry_of(body, tenant, queue, before=before, now_ms=gateway.client.clock.wall_ms(), actor=call.caller.name)
     if entry is not before:
-        expected = call.if_match
-        version = 0 if before is None else before.version
-        if expected and expected != version:
-            detail = f"If-Match: the queue is at version {version}, not {expected}; read it again."
-            raise Problem("version_mismatch", detail, field="If-Match", members={"version": version})
+        _require_version(call, 0 if before is None else before.version, "queue")
         await gateway.queues.declare(entry)
-    ready = await _ready(call)
-    return _answer(call, queue, ready, 201 if before is None else 200)
+    waiting = await _waiting(call)
+    return _answer(call, queue, waiting, 201 if before is None else 200)
 
 
 async def list_queues(call: HttpCall) -> web.Response:
-    """`GET /v1/queues`: declared, polled here, or with runs that wait."""
+    """`GET /v1/queues`: list queues: declared, polled here, or with runs that wait."""
     call.query()
-    ready = await _ready(call)
+    waiting = await _waiting(call)
     tenant = call.caller.tenant
     polled = {queue for owner, queue in call.gateway.client.desk.polling() if owner == tenant}
-    names = {QUEUE_DEFAULT, *call.gateway.queues.of(tenant), *polled, *(ready or {})}
-    return answer({"queues": [_view(call, queue, ready) for queue in sorted(names)]})
+    names = {QUEUE_DEFAULT, *call.gateway.queues.of(tenant), *polled, *(waiting or {})}
+    return answer({"queues": [_view(call, queue, waiting) for queue in sorted(names)]})
 
 
-async def _ready(call: HttpCall) -> Ready | None:
+async def _waiting(call: HttpCall) -> Waiting | None:
     """Give what waits; None while no owner answers."""
     try:
         rows = await call.gateway.queries.ready(call.caller.tenant)
     except Problem:
         return None
-    ready: Ready = {}
+    waiting: Waiting = {}
     for row in rows:
-        lanes = ready.setdefault(row.queue, dict.fromkeys(LANES, 0))
-        lanes[LANES[row.lane]] += row.ready
-    return ready
+        waiting.setdefault(row.queue, []).append(row)
+    return waiting
 
 
-def _answer(call: HttpCall, queue: str, ready: Ready | None, status: int = 200) -> web.Response:
-    view = _view(call, queue, ready)
+def _answer(call: HttpCall, queue: str, waiting: Waiting | None, status: int = 200) -> web.Response:
+    view = _view(call, queue, waiting)
     return answer(view, status, etag(view["version"]))
 
 
-def _view(call: HttpCall, queue: str, ready: Ready | None) -> dict[str, Any]:
+def _view(call: HttpCall, queue: str, waiting: Waiting | None) -> dict[str, Any]:
     tenant = call.caller.tenant
     entry = call.gateway.queues.entry(tenant, queue)
     calls, slots = call.gateway.client.desk.polling().get((tenant, queue), (0, 0))
-    return {
+    view = {
         "queue": queue,
         "tenant": tenant,
         "version": 0 if entry is None else entry.version,
@@ -89,15 +91,96 @@ def _view(call: HttpCall, queue: str, ready: Ready | None) -> dict[str, Any]:
         "maxLeaseRatePerSecond": None if entry is None else entry.lease_rate_per_s,
         "workersPolling": calls,
         "slotsPolling": slots,
-        "ready": None if ready is None else ready.get(queue, dict.fromkeys(LANES, 0)),
-        "leased": None,
-        "retrying": None,
-        "oldestReadyAgeMs": None,
+    }
+    if waiting is None:
+        return view | dict.fromkeys(("ready", "leased", "retrying", "oldestReadyAgeMs"))
+    return view | _counts(waiting.get(queue, []), call.gateway.now_ms())
+
+
+def _counts(rows: list[ReadyCount], now_ms: int) -> dict[str, Any]:
+    """Add up what owners say; what one of them does not know is null."""
+    ready = dict.fromkeys(LANES, 0)
+    for row in rows:
+        ready[LANES[row.lane]] += row.ready - (row.retrying or 0)
+    oldest = [at_ms for row in rows if (at_ms := row.oldest_due_at_ms) is not None and at_ms <= now_ms]
+    return {
+        "ready": ready,
+        "leased": _sum([row.leased for row in rows]),
+        "retrying": _sum([row.retrying for row in rows]),
+        "oldestReadyAgeMs": max(now_ms - min(oldest), 0) if oldest else None,
     }
 
 
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+async def get_tenant(call: HttpCall) -> web.Response:
+    """`GET /v1/tenants/{tenant}`: read one's own tenant."""
+    call.query()
+    tenant = _own_tenant(call)
+    return _tenant_answer(tenant, call.gateway.tenants.entry(tenant))
+
+
+async def put_tenant(call: HttpCall) -> web.Response:
+    """`PUT /v1/tenants/{tenant}`: set the limits of one's own tenant."""
+    tenant = _own_tenant(call)
+    body = await call.body(_TENANT)
+    gateway = call.gateway
+    before = gateway.tenants.entry(tenant)
+    entry = tenant_entry_of(body, tenant, before=before, now_ms=gateway.client.clock.wall_ms(), actor=call.caller.name)
+    if entry is not before:
+        _require_version(call, 0 if before is None else before.version, "tenant")
+        await gateway.tenants.declare(entry)
+    return _tenant_answer(tenant, entry)
+
+
+def _own_tenant(call: HttpCall) -> str:
+    tenant = check_name(call.request.match_info["tenant"], "tenant", "bad_path")
+    require_tenant(tenant, call.caller, "tenant")
+    return tenant
+
+
+def _tenant_answer(tenant: str, entry: TenantEntry | None) -> web.Response:
+    version = 0 if entry is None else entry.version
+    view = {
+        "tenant": tenant,
+        "version": version,
+        "pendingCap": None,
+        "maxLeaseRatePerSecond": None if entry is None else entry.lease_rate_per_s,
+        "weight": None,
+    }
+    return answer(view, headers=etag(version))
+
+
+def _require_version(call: HttpCall, version: int, what: str) -> None:
+    expected = call.if_match
+    if expected and expected != version:
+        detail = f"If-Match: the {what} is at version {version}, not {expected}; read it again."
+        raise Problem("version_mismatch", detail, field="If-Match", members={"version": version})
+
+
 ROUTES: Final = (
-    Route("GET", "/v1/queues", list_queues),
-    Route("GET", "/v1/queues/{queue}", get),
-    Route("PUT", "/v1/queues/{queue}", put),
+    Route("GET", "/v1/queues", list_queues, answers={200: QueuesAnswer}),
+    Route("GET", "/v1/queues/{queue}", get, answers={200: QueueAnswer}, problems=("unknown_queue",)),
+    Route(
+        "PUT",
+        "/v1/queues/{queue}",
+        put,
+        body=QueueBody,
+        headers=("If-Match",),
+        answers={200: QueueAnswer, 201: QueueAnswer},
+        problems=("version_mismatch", "overloaded", "outcome_unknown"),
+    ),
+    Route("GET", "/v1/tenants/{tenant}", get_tenant, answers={200: TenantAnswer}, problems=("forbidden",)),
+    Route(
+        "PUT",
+        "/v1/tenants/{tenant}",
+        put_tenant,
+        body=TenantBody,
+        headers=("If-Match",),
+        answers={200: TenantAnswer},
+        problems=("forbidden", "version_mismatch", "overloaded", "outcome_unknown"),
+    ),
 )

@@ -41,7 +41,7 @@ def _answer(response: Response) -> web.Response:
 
 
 ROUTES: Final = tuple(
-    Route(method, path, respond, public=True)
+    Route(method, path, respond, public=True, hidden=True)
     for method, path in (
         ("GET", "/schemas/{rest:.*}"),
         ("GET", "/subjects"),

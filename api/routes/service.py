@@ -1,18 +1,19 @@
-"""Health and metrics."""
+"""Health, metrics, and the OpenAPI document."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
+from api.answers import HealthAnswer
 from api.http_call import HttpCall, answer
 from api.metrics import CONTENT_TYPE
 from api.routes.route import Route
 
 
 async def live(call: HttpCall) -> web.Response:
-    """`GET /livez`: 503 asks for a restart."""
+    """`GET /livez`: alive; 503 asks for a restart."""
     healthy = call.gateway.client.healthy
     return _health([("kafka", healthy, "connected" if healthy else "the connection failed for good; restart")])
 
@@ -30,7 +31,7 @@ async def ready(call: HttpCall) -> web.Response:
 
 
 async def metrics(call: HttpCall) -> web.Response:
-    """`GET /metrics`."""
+    """`GET /metrics`: Prometheus text."""
     return web.Response(body=call.gateway.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
@@ -46,8 +47,14 @@ def _health(checks: list[tuple[str, bool, str]]) -> web.Response:
     )
 
 
+async def openapi(call: HttpCall) -> web.Response:
+    """`GET /openapi.json`: this document."""
+    return web.Response(body=call.gateway.document, content_type="application/json")
+
+
 ROUTES: Final = (
-    Route("GET", "/livez", live, public=True),
-    Route("GET", "/readyz", ready, public=True),
-    Route("GET", "/metrics", metrics, public=True),
+    Route("GET", "/livez", live, public=True, answers={200: HealthAnswer, 503: HealthAnswer}),
+    Route("GET", "/readyz", ready, public=True, answers={200: HealthAnswer, 503: HealthAnswer}),
+    Route("GET", "/metrics", metrics, public=True, answers={200: None}),
+    Route("GET", "/openapi.json", openapi, public=True, answers={200: dict[str, Any]}),
 )

@@ -236,6 +236,12 @@ def serve() -> Callable[..., AbstractAsyncContextManager[Api]]:
     return serving
 
 
+@pytest.fixture(scope="module")
+def serve_once() -> Callable[..., AbstractAsyncContextManager[Api]]:
+    """Give `serving`, for a module that keeps one gateway."""
+    return serving
+
+
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
     """Give a gateway in development mode."""

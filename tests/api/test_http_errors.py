@@ -209,7 +209,7 @@ async def test_a_version_that_is_not_current_is_412_with_the_version(api: Api) -
         ("GET", "/v1/runs/nonsense", "run_not_found", "runId"),
         ("POST", "/v1/runs/run_none_x/cancel", "job_not_found", None),
         ("GET", "/nope", "unknown_route", None),
-        ("GET", "/v1/tenants/a", "unknown_route", None),
+        ("GET", "/v1/tenants", "unknown_route", None),
     ],
 )
 async def test_what_does_not_exist_is_404(api: Api, method: str, path: str, code: str, field: str | None) -> None:

@@ -169,7 +169,9 @@ async def test_a_deleted_job_is_deleted_twice_alike(api: Api) -> None:
     job_id = await api.create(schedule=DAILY, delaySeconds=None)
     first = await api("DELETE", f"/v1/jobs/{job_id}")
     second = await api("DELETE", f"/v1/jobs/{job_id}")
-    assert first.body == second.body == {"jobId": job_id, "version": 2, "state": "deleted"}
+    token = first.body["consistencyToken"]
+    assert first.body == second.body
+    assert first.body == {"jobId": job_id, "version": 2, "state": "deleted", "consistencyToken": token}
     assert (await api("GET", f"/v1/jobs/{job_id}")).body["state"] == "deleted"
 
 

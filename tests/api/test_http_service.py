@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
+from yarl import URL
 
 from api.dispatch.client import DispatchClient, DispatchConfig
 from api.dispatch.clock import LoopClock
@@ -16,6 +17,7 @@ from api.dispatch.memory_link import MemoryLink
 from api.metrics import TABLE
 from api.problems import Problem
 from api.queries import HttpQueries, ReadyCount
+from streams.core.job_filter import JobFilter
 
 # The api is a fixture of conftest.py, which tests cannot import by name.
 Api = Any
@@ -156,16 +158,17 @@ async def test_questions_go_to_the_owner_of_the_partition(api: Api) -> None:
         assert await queries.job("none") is None
         with pytest.raises(Problem, match="No scheduler answers"):
             await queries.job("moved")
-        page = await queries.page(2, "a", 9, tenant="t", queue="q")
+        page = await queries.page(2, "a", 9, JobFilter(tenant="t", queue="q"))
         assert (page.jobs, page.next_after) == ([job], "more")
-        assert asked[-1] == "/q/jobs?partition=2&limit=9&tenant=t&after=a&queue=q"
+        asked_for = URL(asked[-1]).query
+        assert asked_for == {"partition": "2", "limit": "9", "after": "a", "filter": '{"tenant":"t","queue":"q"}'}
         assert await queries.ready("t") == [ReadyCount("t", "q", 2, 3)]
         link.say_owners({0: None})
         with pytest.raises(Problem, match="partition 0"):
-            await queries.page(0, None, 1, tenant="t", queue=None)
+            await queries.page(0, None, 1, JobFilter(tenant="t"))
         await runner.cleanup()
         with pytest.raises(Problem, match="No scheduler answers"):
-            await queries.page(1, None, 1, tenant="t", queue=None)
+            await queries.page(1, None, 1, JobFilter(tenant="t"))
     finally:
         await queries.close()
         await client.stop()

@@ -6,13 +6,16 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import msgspec
 import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry, Counter
 
 import streams.query
+from schemas.codec import Undecodable
 from schemas.partition import partition_for
 from streams.core.identity import run_id_at
+from streams.core.job_filter import JobFilter
 from streams.query import QueryServer
 from streams.takeover import Progress
 
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 PARTITIONS = 2
 OWN = [name for name in (f"j{n:03}" for n in range(200)) if partition_for(name, PARTITIONS) == 0][:30]
 FOREIGN = next(name for name in (f"j{n:03}" for n in range(200)) if partition_for(name, PARTITIONS) == 1)
+
+REST = {"queue": "q", "leased": 0}
 
 
 class Service:
@@ -105,7 +110,7 @@ async def test_a_filter_that_refuses_most_jobs_gives_short_pages_and_a_cursor(
     monkeypatch.setattr(streams.query, "SCAN_MAX", 10)
     monkeypatch.setattr(streams.query, "PAGE_MAX", 5)
     _, body = await service.get("/q/jobs", partition=0, tenant="nobody")
-    assert body == {"jobs": [], "next": OWN[9]}
+    assert body == {"jobs": [], "next": OWN[9], "unreadable": []}
     _, body = await service.get("/q/jobs", partition=0, tenant="a")
     assert [job["state"]["tenant"] for job in body["jobs"]] == ["a"] * len(body["jobs"])
 
@@ -120,16 +125,64 @@ async def test_a_question_that_makes_no_sense_is_400(service: Service, query: di
 
 
 async def test_waiting_runs_are_counted_by_line(service: Service) -> None:
+    due = service.rig.now_ms
     _, body = await service.get("/q/queues")
     assert body == {
         "partitions": [0],
         "queues": [
-            {"tenant": "a", "queue": "q", "lane": 1, "ready": 15},
-            {"tenant": "b", "queue": "q", "lane": 1, "ready": 15},
+            {"tenant": "a", "lane": 1, "ready": 15, "retrying": None, "oldest_due_at_ms": due} | REST,
+            {"tenant": "b", "lane": 1, "ready": 15, "retrying": None, "oldest_due_at_ms": due} | REST,
         ],
     }
-    _, body = await service.get("/q/queues", tenant="b")
-    assert [row["tenant"] for row in body["queues"]] == ["b"]
+    _, body = await service.get("/q/queues", tenant="b", now_ms=due)
+    assert [(row["tenant"], row["retrying"]) for row in body["queues"]] == [("b", 0)]
+    _, body = await service.get("/q/queues", tenant="b", now_ms=due - 1)
+    assert [row["retrying"] for row in body["queues"]] == [15]
+
+
+async def test_a_partition_with_too_many_jobs_does_not_count_its_leases(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams.query, "LEASED_SCAN_MAX", len(OWN) - 1)
+    _, body = await service.get("/q/queues")
+    assert {row["leased"] for row in body["queues"]} == {None}
+
+
+async def test_a_filter_is_judged_by_the_owner(service: Service) -> None:
+    async def found(wanted: JobFilter) -> list[str]:
+        _, body = await service.get("/q/jobs", partition=0, filter=msgspec.json.encode(wanted).decode())
+        return [job["state"]["job_id"] for job in body["jobs"]]
+
+    assert await found(JobFilter(tenant="a", text=OWN[2].upper())) == [OWN[2]]
+    assert await found(JobFilter(tenant="b", text=OWN[2])) == []
+    assert await found(JobFilter(labels={"no": "such"})) == []
+    assert await found(JobFilter(standing="paused")) == []
+    assert await found(JobFilter(runs="dead")) == []
+    assert await found(JobFilter(runs="any", standing="active")) == sorted(OWN)
+    assert (await service.get("/q/jobs", partition=0, filter="{"))[0] == 400
+
+
+async def test_a_state_that_cannot_be_read_is_named_and_stops_no_page(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = service.rig.shard.store
+    read = store.jobs
+    monkeypatch.setattr(
+        store, "jobs", lambda *args: [(name, b"\0" if name == OWN[1] else data) for name, data in read(*args)]
+    )
+    status, body = await service.get("/q/jobs", partition=0)
+    assert (status, body["unreadable"]) == (200, [OWN[1]])
+    assert [job["state"]["job_id"] for job in body["jobs"]] == sorted(set(OWN) - {OWN[1]})
+    assert (await service.get("/q/queues"))[0] == 200
+
+
+async def test_a_job_that_cannot_be_read_is_told_as_such(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: str) -> None:
+        raise Undecodable("malformed", "no state")
+
+    monkeypatch.setattr(service.rig.shard, "job", fails)
+    assert (await service.get(f"/q/jobs/{OWN[0]}"))[0] == 422
+    assert (await service.get(f"/q/runs/{run_id_at(OWN[0], 1)}"))[0] == 422
 
 
 async def test_the_process_is_ready_when_all_its_partitions_act(service: Service) -> None:

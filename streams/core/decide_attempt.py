@@ -57,7 +57,8 @@ def verdict_on_expiry(draft: Draft, run_id: str, *, counted: bool, reason: str) 
     elif not counted:
         draft.emit(RunRetried(run_id=run_id, due_at_ms=draft.now_ms, at_ms=draft.now_ms))
     elif run.attempt >= draft.definition.retry.max_attempts or draft.definition.retry.backoff == "none":
-        _die(draft, run, "timeout" if reason == "timeout" else "max_attempts", run.error)
+        used_up = "no_retry" if draft.definition.retry.backoff == "none" else "max_attempts"
+        _die(draft, run, "timeout" if reason == "timeout" else used_up, run.error)
     else:
         due_at_ms = draft.now_ms + backoff_ms(draft.definition.retry, run_id, run.attempt)
         draft.emit(RunRetried(run_id=run_id, due_at_ms=due_at_ms, at_ms=draft.now_ms))

@@ -139,6 +139,16 @@ def test_the_third_silent_grant_in_a_row_counts(leased: ManualOwner) -> None:
     assert leased.state.open[0].silent_grants == 0
 
 
+def test_a_run_that_may_not_be_retried_dies_with_its_worker_and_says_so(owner: ManualOwner) -> None:
+    owner.define(schedule=OneOffSpec(AT), retry=Retry(max_attempts=5, backoff="none"))
+    owner.run_until(AT)
+    owner.heartbeat(owner.grant())
+    owner.now_ms += 30_001
+    owner.wake()
+
+    assert (owner.state.dead[-1].attempt, owner.state.dead[-1].reason) == (1, "no_retry")
+
+
 def test_a_run_dies_when_its_attempts_are_used_up_by_dead_workers(owner: ManualOwner) -> None:
     owner.define(schedule=OneOffSpec(AT), retry=Retry(max_attempts=2))
     owner.run_until(AT)

@@ -10,6 +10,7 @@ import msgspec
 
 from api.config_books import ConfigBooks
 from api.metrics import Metrics
+from api.owner_watch import OwnerWatch
 from api.problems import Problem
 from api.queue_book import QueueBook
 from api.recent_jobs import RecentJobs
@@ -56,6 +57,7 @@ class Gateway:
     auth: Auth
     limits: Limits
     recent: RecentJobs = field(default_factory=RecentJobs)
+    watch: OwnerWatch = field(init=False)
     document: bytes = b"{}"
     """Of `GET /openapi.json`; build_app sets it."""
     metrics: Metrics = field(init=False)
@@ -64,6 +66,7 @@ class Gateway:
     tenants: TenantBook = field(init=False)
 
     def __post_init__(self) -> None:
+        self.watch = OwnerWatch(self.client)
         self.metrics = Metrics(self.client)
         self.queues = QueueBook(self.client, strict=self.limits.strict_queues)
         self.tenants = TenantBook(self.client)

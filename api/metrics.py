@@ -124,7 +124,7 @@ class _ClientCollector(Collector):
         yield _family("horolog_gateway_commands_pending", {(): client.pending})
         failures = {(kind,): count for kind, count in client.send_failures_total.items()}
         yield _family("horolog_gateway_command_failures_total", failures)
-        yield _family("horolog_gateway_partitions_owned", {(): len(client.owners)})
+        yield _family("horolog_gateway_partitions_owned", {(): client.partitions_owned})
         yield _family("horolog_gateway_ready", {(): int(client.ready)})
 
 

@@ -78,6 +78,7 @@ async def serve(
         _log.error("kafka_unusable", bootstrap_servers=settings.kafka.bootstrap_servers, detail=str(error))
         return EXIT_CANNOT_START
     gateway = Gateway(client, HttpQueries(client), auth, limits_of(settings))
+    gateway.watch.start()
     runner = web.AppRunner(build_app(gateway), access_log=None, handler_cancellation=True, shutdown_timeout=DRAIN_S)
     try:
         url = await _listen(runner, settings.gateway.host, settings.gateway.port)
@@ -105,6 +106,7 @@ async def _listen(runner: web.AppRunner, host: str, port: int) -> str:
 
 async def _close(runner: web.AppRunner, gateway: Gateway) -> None:
     await runner.cleanup()
+    await gateway.watch.stop()
     await gateway.client.stop()
     await gateway.queries.close()
 

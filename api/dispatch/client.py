@@ -76,6 +76,11 @@ class DispatchClient:
         self.clock: Clock = clock or LoopClock()
         self.broker = BrokerClock(self.clock)
         self.owners: dict[int, OwnerView] = {}
+        self._gone: dict[int, OwnerView] = {}
+        self._asked_at_ms: dict[int, float] = {}
+        """Partition to when it was asked the one command that is tracked."""
+        self._tracked: dict[str, int] = {}
+        """Request id of that command to its partition."""
         self._owners_known = False
         self._config = config
         self._link = link
@@ -261,6 +266,9 @@ class DispatchClient:
             self.broker.observe(log_append_ms)
             for answer in batch.answers:
                 reply = answer.reply
+                partition = self._tracked.pop(answer.request_id, None)
+                if partition is not None:
+                    self._heard_of(partition)
                 if isinstance(reply, Grant) or not self._calls.resolve(answer.request_id, reply):
                     self.desk.on_answer(answer.request_id, reply, log_append_ms)
         self.desk.settle()
@@ -269,6 +277,7 @@ class DispatchClient:
         """See LinkListener."""
         self._owners_known = True
         for partition, view in owners:
+            self._heard_of(partition)
             before = self.owners.get(partition)
             if view is None:
                 self.owners.pop(partition, None)
@@ -276,6 +285,33 @@ class DispatchClient:
             self.owners[partition] = view
             if before is not None and before.transactional_id != view.transactional_id:
                 self.desk.on_new_owner(partition)
+
+    @property
+    def partitions_owned(self) -> int:
+        """How many partitions have an owner that is not taken for gone."""
+        return sum(partition not in self._gone for partition in self.owners)
+
+    def silent_partitions(self, silent_ms: float) -> list[int]:
+        """Give partitions whose owner was asked at least `silent_ms` ago and has answered nothing since."""
+        now_ms = self.clock.monotonic_ms()
+        for request_id, partition in list(self._tracked.items()):
+            if now_ms - self._asked_at_ms.get(partition, 0) > self._config.reply_timeout_ms:
+                del self._tracked[request_id]
+                self._asked_at_ms.pop(partition, None)
+        return [partition for partition, at_ms in self._asked_at_ms.items() if now_ms - at_ms >= silent_ms]
+
+    def mark_gone(self, partition: int, view: OwnerView) -> None:
+        """Take an owner for gone until it answers or `owners` has news; `view` is the entry that was looked at."""
+        if self.owners.get(partition) == view:
+            self._gone[partition] = view
+
+    def _heard_of(self, partition: int) -> None:
+        self._asked_at_ms.pop(partition, None)
+        self._gone.pop(partition, None)
+
+    def mark_back(self, partition: int) -> None:
+        """Take an owner for present again."""
+        self._gone.pop(partition, None)
 
     def on_config(self, records: Sequence[tuple[str, bytes | None]]) -> None:
         """See LinkListener."""
@@ -312,6 +348,9 @@ class DispatchClient:
             partition = self.partition_of(command.job_id)
             failure = self._owner_failure(partition, command)
             if failure is None:
+                if partition not in self._asked_at_ms:
+                    self._asked_at_ms[partition] = self.clock.monotonic_ms()
+                    self._tracked[command.request_id] = partition
                 self._enqueue(partition, command)
             else:
                 self._calls.resolve(command.request_id, failure)
@@ -325,7 +364,7 @@ class DispatchClient:
         return None
 
     def _owner_failure(self, partition: int, command: AnyCommand) -> Failure | None:
-        if partition in self.owners or isinstance(command, _ALWAYS_WRITTEN):
+        if isinstance(command, _ALWAYS_WRITTEN) or (partition in self.owners and partition not in self._gone):
             return None
         return Failure("no_owner" if self._owners_known else "starting")
 

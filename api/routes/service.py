@@ -21,7 +21,8 @@ async def live(call: HttpCall) -> web.Response:
 async def ready(call: HttpCall) -> web.Response:
     """`GET /readyz`: whether calls can be answered."""
     client, partitions = call.gateway.client, call.gateway.limits.partitions
-    owned = len(client.owners)
+    await call.gateway.watch.look(all_of_them=True)
+    owned = client.partitions_owned
     return _health(
         [
             ("gateway", client.ready, "takes calls" if client.ready else "is starting or stopping"),

@@ -20,6 +20,7 @@ from api.dispatch.link import TimedReplies
 from api.dispatch.memory_link import MemoryLink
 from api.dispatch.memory_owner import MemoryOwner
 from api.gateway import Gateway, Limits
+from api.owner_watch import OwnerWatch
 from api.queries import MemoryQueries
 from streams.core.commands import AnyCommand, Grant, LeaseRun, Release, Reply
 from streams.core.envelopes import Answer, Offer, Offers, ReplyBatch
@@ -177,6 +178,8 @@ class Api:
         self.base = ""
         self.session: aiohttp.ClientSession | None = None
         self.headers: dict[str, str] = {}
+        self.deaf = False
+        """Whether the owner's query address refuses connections."""
 
     async def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answered:
         """Call; underscores in header names are hyphens. Bytes go as they are."""
@@ -191,6 +194,10 @@ class Api:
             raw = await response.read()
             answered = json.loads(raw) if "json" in response.headers.get("Content-Type", "") else raw.decode()
             return Answered(response.status, response.headers, answered)
+
+    async def probe(self, _: str) -> bool:
+        """See OwnerWatch."""
+        return not self.deaf
 
     async def create(self, **fields: Any) -> str:
         """Create a job that must be accepted; its id."""
@@ -217,7 +224,9 @@ async def serving(auth: Auth, limits: Limits, *, reply_timeout_ms: int = 10_000)
     client = DispatchClient(link, config, clock)
     await client.start()
     queries = MemoryQueries(owner.jobs, client.partition_of)
-    api = Api(Gateway(client, queries, auth, limits), link, owner, queries)
+    gateway = Gateway(client, queries, auth, limits)
+    api = Api(gateway, link, owner, queries)
+    gateway.watch = OwnerWatch(client, api.probe)
     runner = web.AppRunner(build_app(api.gateway), access_log=None, handler_cancellation=True, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -67,6 +67,7 @@ POLICIES: list[dict[str, Any]] = [
     *({"lane": value} for value in ("high", "normal", "low")),
     {"retry": {"maxAttempts": 1}},
     {"retry": {"backoff": "fixed"}},
+    {"retry": {"backoff": "fixed", "baseSeconds": 0}},
     {"retry": {"backoff": "fixed", "baseSeconds": 0.5, "maxAttempts": 100}},
     {"retry": {"backoff": "exponential", "baseSeconds": 1}},
     {"retry": {"backoff": "none", "maxAttempts": 3}},
@@ -75,6 +76,7 @@ POLICIES: list[dict[str, Any]] = [
     {"jitterSeconds": 0.25},
     {"task": "other", "queue": "billing", "labels": {"team": "eu", "empty": ""}},
     {"payload": {"text": "yes", "number": 1e30, "list": [None, True, "2026-12-01", "10:30", "\u2028"]}},
+    {"task": "job"},
     {"payload": False},
     {"payload": ""},
 ]
@@ -117,6 +119,18 @@ def test_every_schedule_and_policy_comes_back_unchanged(
 
     assert (step.action, step.changes) == (KEEP, ())
     assert defined(job) == definition
+
+
+def test_what_is_a_default_is_left_out() -> None:
+    every = job_object(defined({"schedule": {"every": 90_000}}))
+    cron = job_object(defined({"schedule": {"cron": "0 9 * * *"}, "retry": {"backoff": "fixed"}}))
+
+    usual = {"jobId": "job", "name": "job", "queue": "default"}
+    assert definition_of_job(every) == usual | {"schedule": {"every": "1m30s"}}
+    assert definition_of_job(cron) == usual | {
+        "schedule": {"cron": "0 9 * * *", "timeZone": "UTC"},
+        "retry": {"backoff": "fixed"},
+    }
 
 
 PAYLOADS = st.recursive(

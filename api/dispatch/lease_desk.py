@@ -467,8 +467,12 @@ class LeaseDesk:
         if waiters is None:
             waiters = self._waiters[key] = QueueWaiters()
         worker = waiters.worker(request.worker_id if request is not None else grant.worker_id)
-        worker.grants.append(grant)
         self._end_request(request_id)
+        if grant.expires_at_ms <= self._broker.now_ms():
+            # An owner was frozen between its commit and its reply: the run may be somebody else's by now.
+            self._release(grant)
+        else:
+            worker.grants.append(grant)
         self._touch(key, worker)  # `settle` brings its free slots up to date.
 
     def _end_request(self, request_id: str) -> None:

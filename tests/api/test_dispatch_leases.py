@@ -188,6 +188,21 @@ async def test_a_grant_with_nobody_waiting_is_released_at_once(bench: Bench) -> 
     assert (release.lease_token, release.job_id) == (9, "job1")
 
 
+async def test_a_grant_that_comes_after_the_end_of_its_lease_is_given_to_nobody(bench: Bench) -> None:
+    task = poll(bench, max_runs=1)
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    (request,) = await sent_requests(bench)
+    bench.grant([request], due_at_ms=bench.clock.wall_ms() - request.visibility_ms, token=9)
+    await bench.advance(60)
+    assert not task.done()
+    assert bench.releases() == [request.run_id]
+    bench.offers(bench.offer(2))
+    *_, other = await sent_requests(bench)
+    bench.grant([other])
+    assert [grant.run_id for grant in await task] == [other.run_id]
+
+
 async def test_a_grant_of_an_unknown_request_is_released(bench: Bench) -> None:
     task = poll(bench, max_runs=1)
     await bench.settle()

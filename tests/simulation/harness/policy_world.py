@@ -255,7 +255,7 @@ class Owner:
             parked = msgspec.structs.replace(cause, kind="parked")
             self.world.at_ms(decision.park_until_ms, lambda: self._unpark(command, parked, generation))
         if after is not None and (decision.events or isinstance(command, Wake)):
-            self._look(command.job_id, after, decision.wake_at_ms)
+            self._look(command.job_id, after, decision.wake_at_ms, idle=not decision.events)
             if decision.events:
                 self.world.dispatch(after)
 
@@ -263,13 +263,18 @@ class Owner:
         if self.up and generation == self.log.generation:
             self.decide(command, cause)
 
-    def _look(self, job_id: str, job: Job, wake_at_ms: int) -> None:
-        """Look at the job again at its next deadline, and at no other time."""
+    def _look(self, job_id: str, job: Job, wake_at_ms: int, *, idle: bool = False) -> None:
+        """Look at the job again at its next deadline, and at no other time.
+
+        After a look that led to nothing, a deadline of now waits a second: only a broken core says that.
+        """
         due_ms = wake_at_ms or deadline_ms(job, open_runs_max=OPEN_RUNS_MAX)
         if due_ms is None:
             self._looks.pop(job_id, None)
             return
         at_ms = max(due_ms, self.world.t_ms + (1 if wake_at_ms else 0))
+        if idle and at_ms <= self.world.t_ms + 1:
+            at_ms = self.world.t_ms + 1_000
         number = next(self._number)
         self._looks[job_id] = (at_ms, number)
         self.world.at_ms(at_ms, lambda: self._wake(job_id, number))

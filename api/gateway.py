@@ -40,6 +40,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
     body_bytes_single_max: int = 256 * 1024
     body_bytes_batch_max: int = 4 * 1024 * 1024
+    body_wait_s_max: float = 30.0
+    """For all of a body to come. Without it, a client that never ends its body holds a connection for ever."""
     lease_wait_ms_max: int = 20_000
     lease_visibility_ms: int = 30_000
     lease_runs_max: int = 1_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -54,12 +55,26 @@ class HttpCall:
         self.request_id = request_id
         self.body_bytes_max = body_bytes_max
 
+    async def _arrived(self) -> bytes:
+        limit_s = self.gateway.limits.body_wait_s_max
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self.request.read()
+        except TimeoutError:
+            detail = f"The body did not arrive within {limit_s:g} s; send it at once, or less of it."
+            raise Problem("body_timeout", detail, limit=limit_s) from None
+        except web.RequestPayloadError:
+            detail = (
+                "The body cannot be read: not in its Content-Encoding, or cut off. Send it plain and whole."
+            )
+            raise Problem("bad_json", detail) from None
+
     async def bytes(self) -> bytes:
         """Give the body; an empty one is an empty object."""
         request = self.request
         if request.content_length is not None and request.content_length > self.body_bytes_max:
             raise body_too_large(self.body_bytes_max)
-        data = await request.read()
+        data = await self._arrived()
         if len(data) > self.body_bytes_max:
             raise body_too_large(self.body_bytes_max)
         if not data:

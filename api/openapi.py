@@ -28,6 +28,7 @@ _REF: Final = "#/components/schemas/{name}"
 _BODY_CODES: Final = (
     "bad_json",
     "bad_content_type",
+    "body_timeout",
     "body_too_large",
     "missing_field",
     "unknown_field",

@@ -32,6 +32,7 @@ STATUS: Final = MappingProxyType(
         "unknown_backfill": (404, "There is no such backfill"),
         "unknown_route": (404, "There is no such route"),
         "method_not_allowed": (405, "The route has no such method"),
+        "body_timeout": (408, "The body did not come in time"),
         "idempotency_conflict": (409, "The key was used with another body"),
         "job_exists": (409, "The job exists with another definition"),
         "lease_lost": (409, "The lease is not held under this token"),

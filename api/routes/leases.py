@@ -172,9 +172,9 @@ async def report_many(call: HttpCall, report: Report[I]) -> web.Response:
 
 def _items(data: bytes, report: Report[I], items_max: int) -> list[I | Problem]:
     """Decode a batch. Raises Problem for an envelope that cannot be read."""
+    if has_surrogates(data):
+        inspect(data)
     try:
-        if has_surrogates(data):
-            raise msgspec.DecodeError
         items: list[I | Problem] = list(report.batch.decode(data).runs)
     except (msgspec.MsgspecError, RecursionError):
         items = _items_one_by_one(data, report)

@@ -139,6 +139,28 @@ async def test_bodies_are_bounded(serve: Any) -> None:
             assert (response.status, (await response.json(content_type=None))["code"]) == (413, "body_too_large")
 
 
+async def test_a_body_that_is_not_in_its_content_encoding_is_no_defect_of_the_server(api: Api) -> None:
+    answered = await api("POST", "/v1/jobs", b"this is not gzip", Content_Encoding="gzip")
+    assert answered.problem() == (400, "bad_json", None)
+    assert "Content-Encoding" in answered.body["detail"]
+
+
+async def test_a_body_that_never_ends_is_not_waited_for(serve: Any) -> None:
+    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def chunks() -> Any:
+        yield b'{"name": '
+        await never
+
+    async with serve(Auth(None), Limits(partitions=4, body_wait_s_max=0.05)) as api:
+        async with api.session.post(
+            api.base + "/v1/jobs", data=chunks(), headers={"Content-Type": "application/json"}
+        ) as response:
+            answered = await response.json(content_type=None)
+        never.cancel()
+    assert (response.status, answered["code"], answered["limit"]) == (408, "body_timeout", 0.05)
+
+
 async def test_a_body_of_another_type_is_refused(api: Api) -> None:
     answered = await api("POST", "/v1/jobs", b"name=n", Content_Type="application/x-www-form-urlencoded")
     assert answered.problem() == (415, "bad_content_type", "Content-Type")

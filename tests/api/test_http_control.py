@@ -1,0 +1,141 @@
+"""Skip, backfill, trigger and replay over HTTP, and that each may be repeated."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+# The api is a fixture of conftest.py, which tests cannot import by name.
+Api = Any
+
+HOURLY = {"schedule": {"cron": "0 * * * *"}, "delaySeconds": None}
+
+
+def _text(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+
+
+def _hours(api: Api, first: int, last: int) -> tuple[str, str]:
+    now = datetime.fromtimestamp(api.gateway.now_ms() / 1000, UTC).replace(minute=0, second=0, microsecond=0)
+    return _text(now + timedelta(hours=first)), _text(now + timedelta(hours=last))
+
+
+async def _dead(api: Api, job_id: str = "dead", **fields: Any) -> str:
+    """Make a dead run; its id."""
+    await api.create(jobId=job_id, queue=job_id, retry={"maxAttempts": 1}, **fields)
+    (run,) = await api.lease(job_id)
+    failed = {"leaseToken": run["leaseToken"], "error": "no", "retryable": False}
+    assert (await api("POST", f"/v1/runs/{run['runId']}/fail", failed)).body["outcome"] == "dead"
+    run_id: str = run["runId"]
+    return run_id
+
+
+async def test_one_named_occurrence_is_skipped(api: Api) -> None:
+    await api.create(jobId="j", **HOURLY)
+    at, following = _hours(api, 1, 2)
+    skipped = await api("POST", "/v1/jobs/j/skip", {"at": at})
+    assert (skipped.status, skipped.body["at"], skipped.body["nextRunAt"]) == (200, at, following)
+    again = await api("POST", "/v1/jobs/j/skip", {"at": at})
+    assert (again.status, again.headers["Idempotent-Replayed"]) == (200, "true")
+    later = _hours(api, 5, 5)[0]
+    first = await api("POST", "/v1/jobs/j/skip", {"at": later})
+    repeat = await api("POST", "/v1/jobs/j/skip", {"at": later})
+    assert (repeat.status, repeat.headers["Idempotent-Replayed"]) == (200, "true")
+    assert first.body["runId"] == repeat.body["runId"]
+    assert (await api("POST", "/v1/jobs/j/skip", {"at": later.replace(":00:00", ":07:00")})).problem() == (
+        422,
+        "invalid_field",
+        "at",
+    )
+    assert (await api("POST", "/v1/jobs/j/skip", {"at": later}, If_Match='"9"')).status == 412
+
+
+async def test_a_backfill_counts_starts_once_and_shows_how_far_it_is(api: Api) -> None:
+    await api.create(jobId="j", queue="q", overlap="allow", **HOURLY)
+    first, until = _hours(api, -3, 0)
+    asked = {"from": first, "to": until, "maxConcurrent": 1}
+    dry = await api("POST", "/v1/jobs/j/backfill", asked | {"dryRun": True})
+    assert (dry.status, dry.body["backfillId"], dry.body["runs"]) == (200, None, 3)
+    assert (dry.body["firstAt"], dry.body["lastAt"]) == (first, _hours(api, -1, 0)[0])
+    started = await api("POST", "/v1/jobs/j/backfill", asked, Idempotency_Key="k")
+    assert (started.status, started.body["runs"]) == (201, 3)
+    repeat = await api("POST", "/v1/jobs/j/backfill", asked, Idempotency_Key="k")
+    assert (repeat.status, repeat.body, repeat.headers["Idempotent-Replayed"]) == (201, started.body, "true")
+    going = (await api("GET", "/v1/jobs/j/backfills")).body["backfills"]
+    assert [(one["state"], one["opened"], one["remaining"], one["to"]) for one in going] == [("running", 1, 2, until)]
+    (run,) = await api.lease("q")
+    assert (await api("GET", f"/v1/runs/{run['runId']}")).body["origin"] == "backfill"
+    backfill_id = started.body["backfillId"]
+    for _ in range(2):
+        stopped = await api("POST", f"/v1/jobs/j/backfills/{backfill_id}/stop", {})
+        assert (stopped.status, stopped.body["state"]) == (200, "ended")
+    ended = (await api("GET", "/v1/jobs/j/backfills")).body["backfills"]
+    assert [(one["backfillId"], one["state"]) for one in ended] == [(backfill_id, "ended")]
+    assert (await api("POST", "/v1/jobs/j/backfills/b-9/stop", {})).problem() == (404, "unknown_backfill", "backfillId")
+    assert (await api("POST", "/v1/jobs/none/backfills/b-9/stop", {})).problem()[1] == "job_not_found"
+
+
+async def test_a_backfill_of_the_future_or_of_nothing_is_refused(api: Api) -> None:
+    await api.create(jobId="j", **HOURLY)
+    first, until = _hours(api, -3, 4)
+    assert (await api("POST", "/v1/jobs/j/backfill", {"from": first, "to": until})).problem()[2] == "to"
+    assert (await api("POST", "/v1/jobs/j/backfill", {"from": first, "to": first})).problem()[2] == "to"
+    inside = {"from": first.replace(":00:00", ":01:00"), "to": first.replace(":00:00", ":02:00")}
+    assert (await api("POST", "/v1/jobs/j/backfill", inside)).problem() == (422, "invalid_field", "from")
+    wide = {"from": first, "to": _hours(api, -1, 0)[0], "maxConcurrent": 65}
+    assert (await api("POST", "/v1/jobs/j/backfill", wide)).problem() == (422, "invalid_field", "maxConcurrent")
+
+
+async def test_a_dead_run_is_replayed_once_and_linked(api: Api) -> None:
+    run_id = await _dead(api)
+    replay = await api("POST", f"/v1/runs/{run_id}/replay", {})
+    assert (replay.status, replay.body["origin"], replay.body["replayOf"]) == (201, "replay", run_id)
+    repeat = await api("POST", f"/v1/runs/{run_id}/replay", {})
+    assert (repeat.status, repeat.body["runId"]) == (201, replay.body["runId"])
+    assert repeat.headers["Idempotent-Replayed"] == "true"
+    (run,) = await api.lease("dead")
+    assert run["runId"] == replay.body["runId"]
+    assert (await api("POST", f"/v1/runs/{run['runId']}/replay", {})).problem() == (409, "run_closed", "runId")
+    assert (await api("POST", "/v1/runs/run_none_x/replay", {})).problem()[0] == 404
+
+
+async def test_dead_runs_are_replayed_by_filter_with_a_dry_run_first(api: Api) -> None:
+    dead = {await _dead(api, f"d{n}", labels={"team": "ab"[n % 2]}) for n in range(4)}
+    dry = await api("POST", "/v1/runs:replay", {})
+    assert (dry.body["matched"], dry.body["replayed"], set(dry.body["runs"])) == (4, 0, dead)
+    some = await api("POST", "/v1/runs:replay", {"labels": {"team": "a"}, "dryRun": False})
+    assert (some.body["matched"], some.body["replayed"]) == (2, 2)
+    assert all(item["newRunId"].startswith("run_d") for item in some.body["items"])
+    rest = {"dryRun": False, "limit": 1}
+    replayed = 0
+    while True:
+        page = (await api("POST", "/v1/runs:replay", rest)).body
+        replayed += page["replayed"]
+        if page["nextCursor"] is None:
+            break
+        rest["cursor"] = page["nextCursor"]
+    assert replayed == 2
+    assert (await api("POST", "/v1/runs:replay", {"jobId": "d0"})).body["matched"] == 0
+
+
+async def test_a_bulk_replay_is_bounded_in_number_and_time(api: Api) -> None:
+    for body, field in (
+        ({"limit": 0}, "limit"),
+        ({"limit": 1_001}, "limit"),
+        ({"ratePerSecond": 0}, "ratePerSecond"),
+        ({"ratePerSecond": 1, "limit": 100}, "limit"),
+        ({"deadFrom": "x"}, "deadFrom"),
+        ({"queue": "no spaces"}, "queue"),
+    ):
+        assert (await api("POST", "/v1/runs:replay", body)).problem() == (422, "invalid_field", field)
+
+
+async def test_a_trigger_is_refused_with_the_run_in_the_way_unless_forced(api: Api) -> None:
+    await api.create(jobId="j", **HOURLY)
+    first = await api("POST", "/v1/jobs/j/trigger", {}, Idempotency_Key="one")
+    blocked = await api("POST", "/v1/jobs/j/trigger", {}, Idempotency_Key="two")
+    assert blocked.problem()[:2] == (409, "overlap")
+    assert blocked.body["blockedBy"] == first.body["runId"]
+    repeat = await api("POST", "/v1/jobs/j/trigger", {}, Idempotency_Key="one")
+    assert (repeat.status, repeat.body["runId"]) == (201, first.body["runId"])
+    assert (await api("POST", "/v1/jobs/j/trigger", {"force": True}, Idempotency_Key="three")).status == 201

@@ -64,9 +64,7 @@ class HttpCall:
             detail = f"The body did not arrive within {limit_s:g} s; send it at once, or less of it."
             raise Problem("body_timeout", detail, limit=limit_s) from None
         except web.RequestPayloadError:
-            detail = (
-                "The body cannot be read: not in its Content-Encoding, or cut off. Send it plain and whole."
-            )
+            detail = "The body cannot be read: not in its Content-Encoding, or cut off. Send it plain and whole."
             raise Problem("bad_json", detail) from None
 
     async def bytes(self) -> bytes:

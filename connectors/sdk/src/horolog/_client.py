@@ -33,7 +33,7 @@ RETRY_SECONDS = 30.0  # covers the take-over of a partition, at most 15 s (DESIG
 _IDLE_MAX = 10  # connections that a `Client` keeps for later calls; more threads than that open their own
 _BACKOFF_BASE_SECONDS = 0.1
 _BACKOFF_MAX_SECONDS = 5.0
-_REPEATABLE = frozenset({503, 504})  # docs/http-api.md section 1; 500 is a defect and repeating it helps nobody
+_REPEATABLE = frozenset({408, 503, 504})  # docs/http-api.md section 1; 500 is a defect and repeating it helps nobody
 
 
 def _check(answer: Answer, call: Call[T]) -> T:

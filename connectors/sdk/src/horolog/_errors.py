@@ -83,7 +83,7 @@ class RateLimitedError(ApiError):
 
 
 class UnavailableError(ApiError):
-    """500, 503, 504: the gateway cannot answer now; the call may be repeated."""
+    """408, 500, 503, 504: the gateway cannot answer now; the call may be repeated."""
 
 
 _BY_STATUS: Mapping[int, type[ApiError]] = {
@@ -97,6 +97,7 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
     404: NotFoundError,
     409: ConflictError,
     412: VersionMismatchError,
+    408: UnavailableError,
     429: RateLimitedError,
 }
 

@@ -1,7 +1,7 @@
 """Sends outcomes in batches until each is confirmed or its lease could have ended.
 
 Guarantees:
-1. An outcome is repeated on every error that says nothing about it: no answer, 429, 500, 503, 504, with backoff.
+1. An outcome is repeated on every error that says nothing about it: no answer, 408, 429, 500, 503, 504, with backoff.
 2. It is never repeated after an answer about it: 200 (also a replayed one), 409, 404, 413, 422.
 3. Its lease goes on being renewed until then (the keeper sees the attempt until `done`).
 4. It is given up, and reported, once its lease could have ended: the server would refuse it.
@@ -33,7 +33,7 @@ ITEMS_MAX = 500  # half of the gateway's bound; larger batches gain nothing meas
 IN_FLIGHT_MAX = 4  # while one batch waits for its commit, the next are already on their way
 _BACKOFF_BASE_SECONDS = 0.05
 _BACKOFF_MAX_SECONDS = 2.0
-REPEATABLE = frozenset({429, 500, 503, 504})
+REPEATABLE = frozenset({408, 429, 500, 503, 504})
 
 _Item = tuple[Attempt, str]
 

@@ -496,9 +496,12 @@ class Owner:
     def _reload(self, held: Mapping[int, Sequence[Input]]) -> None:
         """Load partitions from the ledger again under the same membership. `held`: their inputs, delivered already."""
         try:
-            self._membership = self._runtime.live.snapshot()
+            present = self._runtime.live.snapshot()
         except NoMembershipError as error:
             self._runtime.events.no_membership(str(error))
+            return
+        if present != self._membership:  # another generation has its own assignment, which is on its way
+            self._runtime.events.no_membership(f"the group is in generation {present.generation} already")
             return
         self._early = {partition: self._waiting_room() for partition in held}
         for partition, items in held.items():

@@ -202,6 +202,25 @@ async def test_inputs_that_were_committed_after_all_are_not_decided_twice(owned:
     assert owned.defined() == [on(0, 1)]
 
 
+async def test_nothing_is_loaded_again_under_a_generation_whose_assignment_has_not_come(
+    owned: Any, make_job: Any
+) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    owned.committer.script = [Outcome.UNKNOWN]
+    gate = Gate(owned)
+    owned.deliver(0, 0, define(make_job, on(0)))
+    await asyncio.wait_for(gate.entered.wait(), WAIT_S)
+    owned.live.generation += 1
+    gate.opened.set()
+    await owned.told.heard("no_membership")
+    assert owned.owner.shards == owned.owner.recovering == {}
+    await owned.owner.assigned([1])
+    await owned.active(1)
+    assert owned.owner.shards.keys() == {1}
+    assert owned.committer.renewals == 1
+
+
 async def test_a_renewal_that_the_broker_does_not_answer_is_tried_again(
     owned: Any, make_job: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -313,12 +313,6 @@ class SchedulerSettings(Section):
         le=600_000,
         description="Time (ms) between the markers of a partition with no traffic.",
     )
-    recovery_timeout_ms: int = Field(
-        default=300_000,
-        ge=1000,
-        le=DAY_MS,
-        description="Time (ms) for a take-over before the local cache is dropped.",
-    )
     fence_wait_ms: int = Field(
         default=1000,
         ge=0,
@@ -330,9 +324,6 @@ class SchedulerSettings(Section):
     )
     offer_lookahead_ms: int = Field(
         default=2000, ge=0, le=60_000, description="How long before its due time (ms) a run may be offered."
-    )
-    offer_ttl_ms: int = Field(
-        default=2000, ge=100, le=60_000, description="Age (ms) at which an offer not taken goes elsewhere."
     )
     open_runs_max: int = Field(default=64, ge=1, le=1000, description="Open runs of one job; more stay implied.")
     state_bytes_max: int = Field(
@@ -346,9 +337,6 @@ class SchedulerSettings(Section):
         ge=10,
         le=600_000,
         description="Distance (ms) from the broker's clock that raises an alert.",
-    )
-    ready_lag_max_ms: int = Field(
-        default=2000, ge=0, le=600_000, description="Lag (ms) up to which this process reports itself ready."
     )
 
     @model_validator(mode="after")
@@ -394,9 +382,6 @@ class GatewaySettings(Section):
         description="Length (ms) of a lease for which the worker names none.",
     )
     lease_batch_max: int = Field(default=1000, ge=1, le=10_000, description="Runs that one lease request may ask for.")
-    payload_bytes_max: int = Field(
-        default=65_536, ge=0, le=524_288, description="Payload of one job in bytes; the rest is 413."
-    )
     body_bytes_max: int = Field(
         default=4 * 1024 * 1024, ge=65_536, le=64 * 1024 * 1024, description="HTTP request body in bytes."
     )

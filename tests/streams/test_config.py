@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 
 from schemas.config import ConfigError, Settings, describe, env_name, load_settings, setting_names
 
+WORD = re.compile(r"[a-z_]+")
 LOGIN = {
     "HOROLOG_KAFKA__SECURITY_PROTOCOL": "SASL_SSL",
     "HOROLOG_KAFKA__SASL_MECHANISM": "SCRAM-SHA-512",
@@ -273,3 +275,13 @@ def test_the_documentation_lists_every_setting_with_its_default() -> None:
     ]
 
     assert missing == []
+
+
+def test_every_setting_is_read_by_some_program() -> None:
+    root = Path(__file__).resolve().parents[2]
+    sources = [path for folder in ("streams", "api", "schemas") for path in (root / folder).rglob("*.py")]
+    words = {word for path in sources if path.name != "config.py" for word in WORD.findall(path.read_text("utf-8"))}
+    # What the Kafka clients need is handed on by config.py itself (client_config).
+    unread = [name for name in setting_names() if name.partition(".")[2] not in words]
+
+    assert [name for name in unread if not name.startswith("kafka.")] == []

@@ -364,6 +364,10 @@ def test_every_changing_call_but_those_with_a_token_carries_an_idempotency_key()
         "resume_job": _calls.resume_job("j"),
         "trigger_job": _calls.trigger_job("j"),
         "backfill_job": _calls.backfill_job("j", start=NINE, end=NINE),
+        "stop_backfill": _calls.stop_backfill("j", "b"),
+        "skip_occurrence": _calls.skip_occurrence("j", at=NINE),
+        "change_jobs": _calls.change_jobs("pause", queue="q"),
+        "undo_change": _calls.undo_change("t"),
         "cancel_run": _calls.cancel_run("r"),
         "replay_run": _calls.replay_run("r"),
     }
@@ -378,3 +382,21 @@ def test_both_clients_show_the_signature_of_the_declaration() -> None:
     assert str(inspect.signature(sync.pause_job)) == expected
     assert str(inspect.signature(both.pause_job)) == expected
     assert sync.pause_job.__doc__ == _calls.pause_job.__doc__
+
+
+def test_filters_and_bulk_changes_travel_in_the_words_of_the_api() -> None:
+    jobs = _calls.list_jobs(text="night", labels={"team": "x"}, next_until=NINE, consistency="tok").path
+    assert jobs == "/v1/jobs?text=night&label=team%3Ax&nextUntil=2026-12-01T09%3A00%3A00.000Z&consistency=tok"
+    runs = _calls.list_runs(outcome="dead", start=NINE, limit=5).path
+    assert runs == "/v1/runs?outcome=dead&from=2026-12-01T09%3A00%3A00.000Z&limit=5"
+    change = _calls.change_jobs("pause", queue="q", dry_run=False, until=NINE)
+    assert (change.method, change.path) == ("POST", "/v1/jobs:pause")
+    assert json.loads(change.body or "") == {
+        "filter": {"queue": "q"}, "dryRun": False, "until": "2026-12-01T09:00:00.000Z",
+    }  # fmt: skip
+    assert _calls.stop_backfill("j", "b-1").path == "/v1/jobs/j/backfills/b-1/stop"
+    assert json.loads(_calls.trigger_job("j", force=True).body or "") == {"force": True}
+    assert json.loads(_calls.skip_occurrence("j", at=NINE).body or "") == {"at": "2026-12-01T09:00:00.000Z"}
+    assert json.loads(_calls.replay_runs(text="n", rate_per_second=5).body or "") == {
+        "text": "n", "dryRun": True, "ratePerSecond": 5,
+    }  # fmt: skip

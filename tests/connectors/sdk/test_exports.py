@@ -16,6 +16,10 @@ EXPORTS = [
     "AsyncClient",
     "AttemptRecord",
     "Backfill",
+    "Skipped",
+    "BulkItem",
+    "BulkChange",
+    "BackfillProgress",
     "Client",
     "Condition",
     "ConflictError",
@@ -67,6 +71,11 @@ TESTING = [
     "run_handler",
 ]
 METHODS = [
+    "undo_change",
+    "stop_backfill",
+    "skip_occurrence",
+    "list_backfills",
+    "change_jobs",
     "backfill_job",
     "cancel_run",
     "complete",

@@ -16,6 +16,8 @@ from urllib.parse import quote, urlencode
 
 from horolog._types import (
     Backfill,
+    BackfillProgress,
+    BulkChange,
     Explanation,
     ItemResult,
     Job,
@@ -27,6 +29,7 @@ from horolog._types import (
     Readiness,
     Replayed,
     RunRecord,
+    Skipped,
     Tenant,
     Triggered,
     decode,
@@ -270,13 +273,21 @@ def list_jobs(
     queue: str | None = None,
     state: str | None = None,
     name_prefix: str | None = None,
+    text: str | None = None,
     labels: Mapping[str, str] | None = None,
+    next_from: dt.datetime | None = None,
+    next_until: dt.datetime | None = None,
+    consistency: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Page[Job]]:
-    """Return one page of jobs; pass `page.next_cursor` as `cursor` for the next."""
-    pairs: list[tuple[str, Any]] = [("queue", queue), ("state", state), ("namePrefix", name_prefix)]
+    """Return one page of jobs; pass `page.next_cursor` as `cursor` for the next.
+
+    `text` is part of a name, task or id; `consistency` the token of a change that the page must show.
+    """
+    pairs: list[tuple[str, Any]] = [("queue", queue), ("state", state), ("namePrefix", name_prefix), ("text", text)]
     pairs += [("label", f"{key}:{value}") for key, value in (labels or {}).items()]
+    pairs += [("nextFrom", next_from), ("nextUntil", next_until), ("consistency", consistency)]
     pairs += [("limit", limit), ("cursor", cursor)]
     return Call("GET", _query("/v1/jobs", pairs), _page(Job, "jobs"))
 
@@ -333,10 +344,17 @@ _KEEP: Any = object()
 
 
 def trigger_job(
-    job_id: str, *, payload: Any = _KEEP, note: str | None = None, idempotency_key: str | None = None
+    job_id: str,
+    *,
+    payload: Any = _KEEP,
+    note: str | None = None,
+    force: bool = False,
+    idempotency_key: str | None = None,
 ) -> Call[Triggered]:
-    """Open a run now, with the job's payload or another one."""
+    """Open a run now, with the job's payload or another one; `force`: whatever pause and overlap say."""
     body: dict[str, Any] = {} if note is None else {"note": note}
+    if force:
+        body["force"] = True
     if payload is not _KEEP:
         body["payload"] = payload
     path = _path("jobs", job_id, "trigger")
@@ -348,16 +366,60 @@ def backfill_job(
     *,
     start: dt.datetime,
     end: dt.datetime,
-    overlap: str | None = None,
+    max_concurrent: int | None = None,
     dry_run: bool = False,
     idempotency_key: str | None = None,
 ) -> Call[Backfill]:
     """Open a run for every occurrence in `[start, end)`; a dry run only counts them."""
-    body = {"from": format_time(start), "to": format_time(end), "dryRun": dry_run}
-    if overlap is not None:
-        body["overlap"] = overlap
+    body: dict[str, Any] = {"from": format_time(start), "to": format_time(end), "dryRun": dry_run}
+    if max_concurrent is not None:
+        body["maxConcurrent"] = max_concurrent
     path = _path("jobs", job_id, "backfill")
     return Call("POST", path, _one(Backfill), to_json(body), _headers(idempotency_key))
+
+
+def list_backfills(job_id: str) -> Call[tuple[BackfillProgress, ...]]:
+    """Return the backfills of a job that are going, and the last ones that ended."""
+    return Call("GET", _path("jobs", job_id, "backfills"), _list(BackfillProgress, "backfills"))
+
+
+def stop_backfill(job_id: str, backfill_id: str) -> Call[BackfillProgress]:
+    """End a backfill; what it opened stays."""
+    path = _path("jobs", job_id, "backfills", backfill_id, "stop")
+    return Call("POST", path, _one(BackfillProgress), "{}", _headers())
+
+
+def skip_occurrence(job_id: str, *, at: dt.datetime, version: int | None = None) -> Call[Skipped]:
+    """Leave out the occurrence at this instant."""
+    headers = _headers(version=version)
+    return Call("POST", _path("jobs", job_id, "skip"), _one(Skipped), _given(at=at), headers)
+
+
+def change_jobs(
+    action: str,
+    *,
+    queue: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    text: str | None = None,
+    name_prefix: str | None = None,
+    job_ids: Sequence[str] | None = None,
+    dry_run: bool = True,
+    note: str | None = None,
+    until: dt.datetime | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[BulkChange]:
+    """Do `pause`, `resume` or `delete` to all jobs that match; only tells which unless `dry_run=False`."""
+    pairs = {"queue": queue, "labels": labels, "text": text, "namePrefix": name_prefix, "jobIds": job_ids}
+    wanted = {name: value for name, value in pairs.items() if value is not None}
+    body = _given(filter=wanted, dryRun=dry_run, note=note, until=until, limit=limit, cursor=cursor)
+    return Call("POST", f"/v1/jobs:{quote(action, safe='')}", _one(BulkChange), body, _headers(idempotency_key))
+
+
+def undo_change(undo_token: str) -> Call[BulkChange]:
+    """Take a page of a bulk change back, where nobody changed the jobs since."""
+    return Call("POST", "/v1/jobs:undo", _one(BulkChange), _given(undoToken=undo_token), _headers())
 
 
 # --- runs ---------------------------------------------------------------------------------------
@@ -374,12 +436,18 @@ def list_runs(
     state: str | None = None,
     outcome: str | None = None,
     job_id: str | None = None,
+    text: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    start: dt.datetime | None = None,
+    end: dt.datetime | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Page[RunRecord]]:
-    """Return one page of runs."""
-    pairs = [("queue", queue), ("state", state), ("outcome", outcome), ("jobId", job_id)]
-    pairs += [("limit", limit), ("cursor", cursor)]  # type: ignore[list-item]  # a query takes int and str alike
+    """Return one page of runs, scheduled in `[start, end)`, of jobs that match `text` and `labels`."""
+    pairs: list[tuple[str, Any]] = [("queue", queue), ("state", state), ("outcome", outcome), ("jobId", job_id)]
+    pairs += [("text", text), ("from", start), ("until", end)]
+    pairs += [("label", f"{key}:{value}") for key, value in (labels or {}).items()]
+    pairs += [("limit", limit), ("cursor", cursor)]
     return Call("GET", _query("/v1/runs", pairs), _page(RunRecord, "runs"))
 
 
@@ -389,7 +457,7 @@ def cancel_run(run_id: str, *, note: str | None = None) -> Call[RunRecord]:
 
 
 def replay_run(run_id: str, *, note: str | None = None, idempotency_key: str | None = None) -> Call[RunRecord]:
-    """Open a dead run again."""
+    """Open a new run for a dead one, with its payload; a repeat finds that run."""
     path = _path("runs", run_id, "replay")
     return Call("POST", path, _one(RunRecord), _given(note=note), _headers(idempotency_key))
 
@@ -398,11 +466,25 @@ def replay_runs(
     *,
     queue: str | None = None,
     job_id: str | None = None,
+    text: str | None = None,
+    labels: Mapping[str, str] | None = None,
     dry_run: bool = True,
+    rate_per_second: float | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
     idempotency_key: str | None = None,
 ) -> Call[Replayed]:
-    """Open all dead runs of a queue or job again; counts them only unless `dry_run=False`."""
-    body = _given(queue=queue, jobId=job_id, dryRun=dry_run)
+    """Replay dead runs that match, a page of them; counts them only unless `dry_run=False`."""
+    body = _given(
+        queue=queue,
+        jobId=job_id,
+        text=text,
+        labels=labels,
+        dryRun=dry_run,
+        ratePerSecond=rate_per_second,
+        limit=limit,
+        cursor=cursor,
+    )
     return Call("POST", "/v1/runs:replay", _one(Replayed), body, _headers(idempotency_key))
 
 

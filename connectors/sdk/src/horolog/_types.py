@@ -68,6 +68,7 @@ class JobRef:
     warnings: tuple[str, ...] = field(default=(), metadata=_TUPLE)
     state: str = "active"
     replayed: bool = False
+    consistency_token: str | None = None
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,7 @@ class RunRecord:
     next_attempt_at: dt.datetime | None = field(default=None, metadata=_TIME)
     closed_at: dt.datetime | None = field(default=None, metadata=_TIME)
     lateness_ms: float | None = None
+    replay_of: str | None = None
     cancel_requested: bool = False
     progress: Any = None
     result: Any = None
@@ -172,6 +174,16 @@ class Triggered:
 
 
 @dataclass(frozen=True)
+class Skipped:
+    """An occurrence that will not run."""
+
+    job_id: str
+    run_id: str = ""
+    at: dt.datetime | None = field(default=None, metadata=_TIME)
+    next_run_at: dt.datetime | None = field(default=None, metadata=_TIME)
+
+
+@dataclass(frozen=True)
 class Backfill:
     """A backfill, or what one would do (`backfill_id` None: a dry run)."""
 
@@ -183,12 +195,51 @@ class Backfill:
 
 
 @dataclass(frozen=True)
+class BackfillProgress:
+    """How far a backfill is; of one that ended (`state` "ended") only the id is known."""
+
+    backfill_id: str
+    state: str = "running"
+    opened: int | None = None
+    remaining: int | None = None
+    next_at: dt.datetime | None = field(default=None, metadata=_TIME)
+    to: dt.datetime | None = field(default=None, metadata=_TIME)
+    max_concurrent: int | None = None
+
+
+@dataclass(frozen=True)
+class BulkItem:
+    """What became of one job of a bulk change; `ok` is None in a dry run."""
+
+    job_id: str = ""
+    ok: bool | None = None
+    code: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True)
+class BulkChange:
+    """One page of a bulk change; `undo_token` takes back what it changed, `next_cursor` leads to the rest."""
+
+    correlation_id: str
+    action: str = ""
+    dry_run: bool = True
+    matched: int = 0
+    changed: int = 0
+    jobs: tuple[BulkItem, ...] = field(default=(), metadata=_many(BulkItem))
+    next_cursor: str | None = None
+    undo_token: str | None = None
+
+
+@dataclass(frozen=True)
 class Replayed:
     """The answer to a bulk replay of dead runs."""
 
     matched: int = 0
     replayed: int = 0
     runs: tuple[str, ...] = field(default=(), metadata=_TUPLE)
+    dry_run: bool = True
+    next_cursor: str | None = None
 
 
 @dataclass(frozen=True)

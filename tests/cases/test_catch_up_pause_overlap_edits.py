@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,18 +55,16 @@ def test_c04_a_long_outage_opens_no_more_than_the_bound_at_once(
     assert opened() == sorted(opened())
 
 
+@pytest.mark.timeout(60)  # a walk over 63 million slots takes many minutes
 def test_c05_two_years_of_pause_at_a_run_a_second_are_one_record_and_little_work(owner: ManualOwner) -> None:
     owner.define(schedule=CronSpec(expression="* * * * * *", time_zone="America/New_York"))
     owner.do(Pause(job_id="job"))
     owner.now_ms += 730 * DAY
-    begun_s = time.process_time()
     owner.do(Resume(job_id="job"))
-    took_s = time.process_time() - begun_s
 
     records = [event for event in owner.log if isinstance(event, OccurrencesSkipped) and event.reason == "paused"]
     assert len(records) == 1
     assert records[0].count == 730 * 86_400
-    assert took_s < 30  # a walk over 63 million slots takes many minutes
 
 
 @pytest.mark.parametrize("days", [31, 400])

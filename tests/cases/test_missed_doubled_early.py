@@ -82,9 +82,7 @@ def test_b07_an_edit_of_one_job_leaves_every_other_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("late_ms", [10_000, 10_001, DAY - 1])
-def test_b08_a_start_that_the_controller_missed_is_recorded_with_its_lateness(
-    owner: ManualOwner, late_ms: int
-) -> None:
+def test_b08_a_start_that_the_controller_missed_is_recorded_with_its_lateness(owner: ManualOwner, late_ms: int) -> None:
     owner.define(schedule=CronSpec(expression="1 0 * * *"), start_deadline_ms=10_000)
     due_ms = ms("2027-01-01T00:01:00")
     owner.now_ms = due_ms + late_ms
@@ -207,9 +205,7 @@ def test_b25_ownership_lost_and_regained_five_times_doubles_nothing_and_ends_no_
 
 
 @pytest.mark.parametrize("early_ms", [1, 18_000])
-def test_b28_nothing_is_opened_or_granted_before_its_instant(
-    owner: ManualOwner, early_ms: int, opened: Opened
-) -> None:
+def test_b28_nothing_is_opened_or_granted_before_its_instant(owner: ManualOwner, early_ms: int, opened: Opened) -> None:
     owner.define()
     owner.now_ms = AT - early_ms
 

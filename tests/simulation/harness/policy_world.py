@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000
-HEAL_MS: Final = 6 * MINUTE_MS
-"""Long enough for two leases, a cancel's grace and the next minute; a retry that is due later is not late."""
+HEAL_MS: Final = 8 * MINUTE_MS
+"""Long enough for workers that stayed away, two leases, a cancel's grace and the next minute; a retry that is due later is not late."""
 
 MARKER_EVERY_MS: Final = 25_000
 MISSED_GAP_MS: Final = 60_000
@@ -418,7 +418,8 @@ class PolicyWorld:
         if self._asked_for.get(run_id, 0) > self.t_ms:
             return
         delay_ms = self.rng.uniform(2, 40)
-        if self.faulty and self.rng.random() < self.plan.idle_workers:
+        soon = at_ms < self.t_ms + MINUTE_MS
+        if self.faulty and soon and self.rng.random() < self.plan.idle_workers:
             delay_ms = self.rng.uniform(10_000, 300_000)
         at_ms = max(at_ms, self.t_ms) + int(delay_ms)
         self._asked_for[run_id] = at_ms + 15_000

@@ -92,6 +92,15 @@ CODE_OF_REPLY: Final[MappingProxyType[ReplyCode, str]] = MappingProxyType(
 )
 """Every refusal of an owner; `ok`, `created` and `granted` are none."""
 
+_ADVICE: Final = MappingProxyType(
+    {
+        "version_mismatch": ("If-Match", "read it again"),
+        "forbidden": ("jobId", "use its own token"),
+        "job_not_found": ("jobId", "look at its spelling"),
+    }
+)
+"""Of refusals in which the owner names no field: the field, and what to do."""
+
 OUTCOME: Final = MappingProxyType({"succeeded": "ran", "skipped": "skipped", "cancelled": "cancelled", "dead": "dead"})
 """The core's outcomes in the words of the API."""
 
@@ -170,6 +179,9 @@ def problem_of(result: Reply | Failure) -> Problem:
         members["version"] = result.version
     detail = result.detail or f"The owner answered {result.code}."
     field = result.field or None
+    if field is None and code in _ADVICE:
+        field, advice = _ADVICE[code]
+        detail = f"{field}: {detail}" if ";" in detail else f"{field}: {detail}; {advice}."
     if code == "internal":
         detail = "The job is set aside after a defect; its owner's log has the reason."
     return Problem(code, detail, field=field, members=members)

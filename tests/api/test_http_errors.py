@@ -221,15 +221,15 @@ async def test_a_version_that_is_not_current_is_412_with_the_version(api: Api) -
     [
         ("GET", "/v1/jobs/none", "job_not_found", "jobId"),
         ("PATCH", "/v1/jobs/none", "job_not_found", "jobId"),
-        ("DELETE", "/v1/jobs/none", "job_not_found", None),
-        ("POST", "/v1/jobs/none/pause", "job_not_found", None),
-        ("POST", "/v1/jobs/none/trigger", "job_not_found", None),
+        ("DELETE", "/v1/jobs/none", "job_not_found", "jobId"),
+        ("POST", "/v1/jobs/none/pause", "job_not_found", "jobId"),
+        ("POST", "/v1/jobs/none/trigger", "job_not_found", "jobId"),
         ("GET", "/v1/jobs/none/runs", "job_not_found", "jobId"),
         ("GET", "/v1/jobs/none/preview", "job_not_found", "jobId"),
         ("GET", "/v1/jobs/none/explain", "job_not_found", "jobId"),
         ("GET", "/v1/runs/run_none_x", "run_not_found", "runId"),
         ("GET", "/v1/runs/nonsense", "run_not_found", "runId"),
-        ("POST", "/v1/runs/run_none_x/cancel", "job_not_found", None),
+        ("POST", "/v1/runs/run_none_x/cancel", "job_not_found", "jobId"),
         ("GET", "/nope", "unknown_route", None),
         ("GET", "/v1/tenants", "unknown_route", None),
     ],
@@ -430,6 +430,18 @@ def test_a_missing_answer_is_a_problem_that_says_whether_to_repeat(code: Any, st
     assert problem.status == status
     assert "Repeat" in problem.detail or "repeat" in problem.detail
     assert problem.item("run_a_x").get("retryAfterSeconds") == (1 if status == 503 else None)
+
+
+async def test_what_only_the_owner_can_refuse_names_the_field_and_what_to_do_too(api: Api) -> None:
+    job_id = await api.create(delaySeconds=3600)
+    path = f"/v1/jobs/{job_id}"
+    for method, body in (("PUT", {"delaySeconds": 1}), ("DELETE", None)):
+        stale = await api(method, path, body, If_Match='"9"')
+        assert stale.problem() == (412, "version_mismatch", "If-Match")
+        assert stale.body["detail"] == "If-Match: the job is at version 1, not 9; read it again."
+    missing = await api("DELETE", "/v1/jobs/nope")
+    assert missing.problem() == (404, "job_not_found", "jobId")
+    assert missing.body["detail"] == "jobId: no such job; look at its spelling."
 
 
 async def test_two_gateways_calls_do_not_mix_under_load(api: Api) -> None:

@@ -5,10 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from msgspec.structs import replace
 
+from streams.core import decide_due, decide_lease, decide_wake
+from streams.core.apply import IllegalEvent, apply
 from streams.core.commands import (
     CancelRun,
     Complete,
@@ -52,15 +63,16 @@ from streams.core.events import (
     RunUnheld,
 )
 from streams.core.manual import ManualOwner
-from streams.core.state import CLOSED_RUNS_MAX, DEAD_RUNS_MAX
+from streams.core.state import CLOSED_RUNS_MAX, DEAD_RUNS_MAX, Job
 from streams.core.time import CronSpec, IntervalSpec, OneOffSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streams.core.commands import AnyCommand
     from streams.core.context import Decision
     from streams.core.definition import Definition
     from streams.core.events import AnyEvent
-    from streams.core.state import Job
 
 T = 1_798_761_600_000
 OPEN_RUNS_MAX = 6
@@ -109,6 +121,7 @@ class Accounts:
         self.succeeded: set[str] = set()
         self.runs: set[str] = set()
         self.going: set[str] = set()
+        self.gap = (0, 0)
 
     def note(self, event: AnyEvent, now_ms: int) -> None:  # noqa: C901, PLR0912 - one flat table of events
         if isinstance(event, RunSucceeded | RunDied | RunSkipped | RunCancelled):
@@ -153,6 +166,7 @@ class Accounts:
 
     def _defined(self, event: JobDefined | JobEdited, now_ms: int) -> None:
         before, self.definition = self.definition, event.definition
+        self.gap = (0, 0)
         if isinstance(event, JobDefined):
             self.opened = 0
         elif before is not None and same_schedule(before, event.definition):
@@ -180,6 +194,8 @@ class Accounts:
             self._goes(event.run_id)
         if event.kind != "schedule":
             return
+        if event.missed and self.owner.absent != (0, 0):
+            self.gap = self.owner.absent
         assert event.scheduled_at_ms == self.pointer
         self.opened += 1
         self.decided_to_ms = event.scheduled_at_ms
@@ -205,6 +221,8 @@ class Accounts:
         assert self.definition is not None
         assert event.first_at_ms == self.pointer
         assert event.last_at_ms <= now_ms
+        if self.definition.catch_up == "all" and event.reason in ("overlap", "catch_up"):
+            assert not self.gap[0] <= event.first_at_ms < self.gap[1]
         schedule = schedule_of(self.definition, self.owner.context())
         expected = [found.at_ms for found in schedule.iter_between(event.first_at_ms - 1, event.last_at_ms)]
         assert (expected[0], expected[-1], len(expected)) == (event.first_at_ms, event.last_at_ms, event.count)
@@ -345,6 +363,69 @@ class OneJob(RuleBasedStateMachine):
         self.owner.consumed_lag_ms = 0
         self.do(self.leasing(self.ready()[0]))
         self.owner.now_ms += 30_001
+        self.wakes_until_quiet()
+
+    @precondition(lambda self: self.ready())
+    @rule()
+    def a_run_fails_and_is_asked_for_before_its_retry_is_due(self) -> None:
+        grant = self.do(self.leasing(self.ready()[0])).reply
+        if not isinstance(grant, Grant):
+            return
+        self.do(Fail(job_id="job", run_id=grant.run_id, lease_token=grant.lease_token))
+        waiting = dict(self.waiting())
+        if grant.run_id in waiting:
+            self.owner.now_ms = max(self.owner.now_ms, waiting[grant.run_id] - 1)
+            assert not isinstance(self.do(self.leasing(grant.run_id)).reply, Grant)
+
+    @precondition(lambda self: self.ready())
+    @rule()
+    def a_leased_run_is_asked_for_by_another(self) -> None:
+        run_id = self.ready()[0]
+        if isinstance(self.do(self.leasing(run_id)).reply, Grant):
+            assert not isinstance(self.do(self.leasing(run_id, worker_id="other")).reply, Grant)
+
+    @precondition(lambda self: self.ready())
+    @rule(unread_ms=st.sampled_from([0, 1, 500]))
+    def a_lease_ends_while_older_commands_are_unread(self, unread_ms: int) -> None:
+        reply = self.do(self.leasing(self.ready()[0])).reply
+        if not isinstance(reply, Grant):
+            return
+        self.owner.now_ms = reply.expires_at_ms + 1
+        self.owner.consumed_lag_ms = 1 + unread_ms
+        decision = self.do(Wake(job_id="job"))
+        self.owner.consumed_lag_ms = 0
+        ended = [event.run_id for event in decision.events if isinstance(event, LeaseExpired)]
+        assert reply.run_id not in ended or reply.timeout_ms
+
+    @precondition(lambda self: self.accounts.live)
+    @rule(kind=st.integers(0, 2), off=st.sampled_from([-1, 1]))
+    def an_event_under_another_token_does_not_fit(self, kind: int, off: int) -> None:
+        run_id, token = next(iter(self.accounts.live.items()))
+        at_ms = self.owner.now_ms
+        events: list[AnyEvent] = [
+            RunSucceeded(run_id=run_id, lease_token=token + off, attempt=1, at_ms=at_ms),
+            RunFailed(run_id=run_id, lease_token=token + off, attempt=1, error="", retryable=True, at_ms=at_ms),
+            LeaseReleased(run_id=run_id, lease_token=token + off, reason="", at_ms=at_ms),
+        ]
+        with pytest.raises(IllegalEvent):
+            apply(self.owner.job, events[kind])
+
+    @rule(fields=FIELDS, minutes=st.integers(3, 12))
+    def missed_runs_are_caught_up_by_owners_that_know_nothing_of_the_gap(
+        self, fields: dict[str, Any], minutes: int
+    ) -> None:
+        every = IntervalSpec(every_ms=60_000, anchor_ms=0)
+        self.do(Resume(job_id="job"))
+        wanted = {"schedule": every, "catch_up": "all", "overlap": "skip", "start_deadline_ms": 0, "max_runs": 0}
+        self.do(self.defining(fields | wanted))
+        self.wakes_until_quiet()
+        self.an_owner_takes_over_after_a_gap(minutes * 60_000)
+        self.wakes_until_quiet()
+        self.owner.absent = (0, 0)
+        for run_id in self.ready():
+            reply = self.do(self.leasing(run_id)).reply
+            if isinstance(reply, Grant):
+                self.do(Complete(job_id="job", run_id=run_id, lease_token=reply.lease_token))
         self.wakes_until_quiet()
 
     def ready(self) -> list[str]:
@@ -507,3 +588,73 @@ OneJob.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 TestOneJob = OneJob.TestCase
+
+
+# --- what the machine above must find: guards of the core, taken away one by one ---
+
+
+def any_token(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("streams.core.apply_run._lease", lambda _job, _event, run, _token: run.lease)
+
+
+def retries_at_once(patch: pytest.MonkeyPatch) -> None:
+    def see_due(draft: Any, command: LeaseRun, at_ms: int) -> Any:
+        run = draft.job.run(command.run_id)
+        if run is None:
+            return parked(draft, command, at_ms)
+        lease = decide_lease._new_lease(draft, command)
+        granted = LeaseGranted(run_id=run.run_id, attempt=run.attempt + 1, lease=lease, at_ms=draft.now_ms)
+        draft._job = Job(
+            replace(
+                draft.state,
+                open=tuple(replace(item, due_at_ms=draft.now_ms) if item is run else item for item in draft.state.open),
+            ),
+            draft.definition,
+        )
+        draft.emit(granted)
+        return draft.decision(decide_lease._grant(draft.definition, draft.state.version, run, lease, run.attempt + 1))
+
+    parked = decide_lease._parked
+    patch.setattr(decide_lease, "_parked", see_due)
+
+
+def unread_commands(patch: pytest.MonkeyPatch) -> None:
+    end_leases = decide_wake._end_leases
+
+    def blind(draft: Any) -> None:
+        context, draft.context = draft.context, replace(draft.context, consumed_to_ms=draft.now_ms + 1)
+        end_leases(draft)
+        draft.context = context
+
+    patch.setattr(decide_wake, "_end_leases", blind)
+
+
+def granted_twice(patch: pytest.MonkeyPatch) -> None:
+    def again(job: Job, run: Any, command: LeaseRun) -> Any:
+        return replace(
+            leased(job, run, command),
+            reply=decide_lease._grant(job.definition, job.state.version, run, run.lease, run.attempt),  # type: ignore[arg-type]  # a leased job has one
+        )
+
+    leased = decide_lease._leased_already
+    patch.setattr(decide_lease, "_leased_already", again)
+
+
+def gap_forgotten(patch: pytest.MonkeyPatch) -> None:
+    def inside(draft: Any, at_ms: int) -> bool:
+        return bool(draft.context.absent_from_ms <= at_ms < draft.context.absent_to_ms)
+
+    patch.setattr(decide_due, "_is_missed", inside)
+
+
+@pytest.mark.parametrize("change", [any_token, retries_at_once, unread_commands, granted_twice, gap_forgotten])
+def test_a_guard_that_is_lost_is_found(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    change(monkeypatch)
+    found = settings(
+        OneJob.TestCase.settings, max_examples=200, derandomize=True, phases=[Phase.generate], database=None
+    )
+
+    with pytest.raises((AssertionError, IllegalEvent, pytest.fail.Exception, ExceptionGroup)):
+        run_state_machine_as_test(OneJob, settings=found)

@@ -23,6 +23,8 @@ INSTANT_MS_MIN: Final = -62_135_596_800_000
 INSTANT_MS_MAX: Final = 253_402_300_799_999
 """Years 1 to 9999 in UTC: with an offset a text can lie outside, and could not be written back."""
 
+SECOND_CHARS: Final = len("2026-12-01T09:00:00")
+
 SECONDS_CACHED: Final = 4_096
 """Seconds whose text is remembered: instants in answers lie close together."""
 
@@ -57,7 +59,8 @@ def instant_or_none(at_ms: int | None) -> str | None:
 
 @lru_cache(SECONDS_CACHED)
 def _second_text(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    # Not strftime: on Linux its %Y writes the year 1 as "1".
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:SECOND_CHARS]
 
 
 def parse_length_ms(value: int | str) -> int:

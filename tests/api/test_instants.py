@@ -22,6 +22,11 @@ def test_rfc_3339_is_read_to_the_millisecond(text: str, at_ms: int) -> None:
     assert parse_instant(text) == at_ms
 
 
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00.000Z", "0999-12-31T23:59:59.999Z", "9999-12-31T23:59:59.999Z"])
+def test_the_first_and_the_last_years_are_written_as_they_are_read(text: str) -> None:
+    assert instant_text(parse_instant(text)) == text
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from streams.audit.log_view import short_topic
 from streams.audit.report import Place
+from streams.audit.unsaid import Unsaid
 from streams.core.apply import IllegalEvent, apply
 from streams.core.commands import LeaseRun
 
@@ -166,7 +167,11 @@ def _causes_unique(case: Case, found: Findings) -> None:
 
 
 def _commands_answered(case: Case, found: Findings) -> None:
-    """Every consumed command that somebody waits for has one answer; a lease request may be forgotten."""
+    """Every consumed command that somebody waits for has one answer.
+
+    A lease request may be forgotten, and an owner that ended right after it decided may have left an answer unsaid.
+    """
+    unsaid = Unsaid(case.view)
     asked: Counter[tuple[str, str]] = Counter()
     may_be_silent: set[tuple[str, str]] = set()
     where: dict[tuple[str, str], tuple[str, str, int, int]] = {}
@@ -176,7 +181,7 @@ def _commands_answered(case: Case, found: Findings) -> None:
             if not command.request_id:
                 continue
             key = (item.batch.gateway_id, command.request_id)
-            if item.record.offset >= committed:
+            if item.record.offset >= committed or unsaid.possible(item.record.partition, item.record.offset):
                 may_be_silent.add(key)
             asked[key] += 1
             where[key] = (type(command).__name__, command.job_id, item.record.partition, item.record.offset)

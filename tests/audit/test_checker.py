@@ -460,6 +460,24 @@ def test_a_command_beyond_the_committed_offset_needs_no_answer(script: Any) -> N
     assert report.violations == ()
 
 
+@pytest.mark.parametrize(("lived_on_ms", "excused"), [(0, True), (1_900, True), (2_100, False)])
+def test_only_the_last_answers_of_an_owner_that_ended_may_be_unsaid(
+    script: Any, *, lived_on_ms: int, excused: bool
+) -> None:
+    at_ms = 40 * MINUTE_MS
+    row, position = script.log.find(JobDefined)
+    script.define(msgspec.structs.replace(row.value.events[position].definition, job_id="last"), at_ms, None)
+    reply = rows_of(script, ReplyBatch)[-1]
+    script.log.rows.remove(reply)
+    script.log.mark(at_ms=START_MS + at_ms + lived_on_ms)
+    script.log.take_over(at_ms=START_MS + at_ms + 9_000)
+
+    messages = [violation.message for violation in judge(script).of("I7")]
+
+    assert [text for text in messages if "asked 1 and answered 0" in text] == messages
+    assert (messages == []) is excused
+
+
 def test_a_run_due_and_never_leased_is_found_at_the_end(script: Any) -> None:
     for kind in (RunSucceeded, LeaseGranted):
         script.log.drop(kind, 8 if kind is RunSucceeded else 12)

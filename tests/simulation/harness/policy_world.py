@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000
 HEAL_MS: Final = 8 * MINUTE_MS
-"""Long enough for workers that stayed away, two leases, a cancel's grace and the next minute; a retry that is due later is not late."""
+"""Long enough for workers that stayed away, two leases and a cancel's grace; a retry that is due later is not late."""
 
 MARKER_EVERY_MS: Final = 25_000
 MISSED_GAP_MS: Final = 60_000

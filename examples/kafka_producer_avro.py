@@ -60,7 +60,5 @@ def define(bootstrap_servers: str, registry_url: str) -> str:
 
 if __name__ == "__main__":
     servers = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("KAFKA", "localhost:29092")
-    registry_at = (
-        sys.argv[2] if len(sys.argv) > 2 else os.environ.get("REGISTRY", "http://localhost:8080")
-    )
+    registry_at = sys.argv[2] if len(sys.argv) > 2 else os.environ.get("REGISTRY", "http://localhost:8080")
     sys.stdout.write(define(servers, registry_at) + "\n")

@@ -9,7 +9,11 @@ from streams.core.commands import (
     Define,
     Delete,
     Pause,
+    ReplayRun,
     Resume,
+    SkipSlot,
+    StartBackfill,
+    StopBackfill,
     Trigger,
 )
 from streams.core.definition import Definition, Retry
@@ -53,9 +57,9 @@ class Workload:
             return
         self._next()
         plain = (self._define, self._one_off, self._edit, self._delete)
-        more = (self._pause, self._resume, self._trigger, self._cancel)
+        more = (self._pause, self._resume, self._trigger, self._cancel, self._skip, self._replay, self._backfill)
         if self._policies:
-            self.world.rng.choices((*plain, *more), weights=(1, 4, 3, 1, 2, 3, 2, 1))[0]()
+            self.world.rng.choices((*plain, *more), weights=(1, 4, 3, 1, 2, 3, 2, 1, 2, 2, 1))[0]()
         else:
             self.world.rng.choices(plain, weights=(1, 4, 3, 1))[0]()
 
@@ -119,6 +123,52 @@ class Workload:
         minute_ms = self.world.epoch_ms // 60_000 * 60_000
         self.client.call(
             CancelRun(job_id=job_id, run_id=run_id_at(job_id, minute_ms), tenant=self._tenant(job_id), actor="ann")
+        )
+
+    def _skip(self) -> None:
+        """Skip a slot of an interval job, due soon or in a while; most often there is one."""
+        job_id = self._any()
+        schedule = self._definitions[job_id].schedule
+        if isinstance(schedule, IntervalSpec):
+            past = (self.world.epoch_ms - schedule.anchor_ms) // schedule.every_ms
+            at_ms = schedule.anchor_ms + (past + self.world.rng.choice((0, 1, 1, 2))) * schedule.every_ms
+            self.client.call(SkipSlot(job_id=job_id, at_ms=at_ms, tenant=self._tenant(job_id), actor="ann"))
+
+    def _replay(self) -> None:
+        """Ask for the replay of a recent minute's run; now and then it is dead."""
+        job_id = self._any()
+        minute_ms = self.world.epoch_ms // 60_000 * 60_000 - self.world.rng.choice((0, 60_000, 120_000))
+        self._number += 1
+        schedule = self._definitions[job_id].schedule
+        if isinstance(schedule, OneOffSpec):
+            minute_ms = schedule.at_ms
+        elif isinstance(schedule, IntervalSpec):
+            minute_ms -= (minute_ms - schedule.anchor_ms) % schedule.every_ms
+        self.client.call(
+            ReplayRun(
+                job_id=job_id,
+                run_id=run_id_at(job_id, minute_ms),
+                replay_id=f"again{self._number}",
+                tenant=self._tenant(job_id),
+            )
+        )
+
+    def _backfill(self) -> None:
+        job_id = self._any()
+        tenant, until_ms = self._tenant(job_id), self.world.epoch_ms - 5_000
+        if self.world.rng.random() < 0.2:
+            self.client.call(StopBackfill(job_id=job_id, backfill_id=f"b{self._number}", tenant=tenant))
+            return
+        self._number += 1
+        self.client.call(
+            StartBackfill(
+                job_id=job_id,
+                backfill_id=f"b{self._number}",
+                from_ms=until_ms - self.world.rng.choice((60_000, 600_000)),
+                until_ms=until_ms,
+                concurrent_runs_max=self.world.rng.choice((1, 2)),
+                tenant=tenant,
+            )
         )
 
     def _any(self) -> str:

@@ -160,12 +160,23 @@ class DispatchClient:
         """
         return await self._ask([msgspec.structs.replace(command, request_id=self._ids.next()) for command in commands])
 
-    async def heartbeat(self, runs: Sequence[tuple[str, int]]) -> list[Reply | Failure]:
-        """Renew the leases of (run id, lease token). Run ids must be well formed: ValueError."""
+    async def heartbeat(
+        self, runs: Sequence[tuple[str, int]], visibility_ms: Sequence[int] = ()
+    ) -> list[Reply | Failure]:
+        """Renew the leases of (run id, lease token). Run ids must be well formed: ValueError.
+
+        `visibility_ms`: the length of each lease from now on, 0 keeps it; empty keeps all.
+        """
         return await self._ask_of_runs(
             [
-                Heartbeat(job_id=_job_of(run_id), request_id=self._ids.next(), run_id=run_id, lease_token=token)
-                for run_id, token in runs
+                Heartbeat(
+                    job_id=_job_of(run_id),
+                    request_id=self._ids.next(),
+                    run_id=run_id,
+                    lease_token=token,
+                    visibility_ms=length_ms,
+                )
+                for (run_id, token), length_ms in zip(runs, visibility_ms or [0] * len(runs), strict=True)
             ],
             [run_id for run_id, _ in runs],
         )

@@ -175,25 +175,37 @@ def _items(data: bytes, report: Report[I], items_max: int) -> list[I | Problem]:
     if has_surrogates(data):
         inspect(data)
     try:
-        items: list[I | Problem] = list(report.batch.decode(data).runs)
+        envelope = report.batch.decode(data)
+        items: list[I | Problem] = list(envelope.runs)
+        seconds = getattr(envelope, "visibility_seconds", None)
     except (msgspec.MsgspecError, RecursionError):
-        items = _items_one_by_one(data, report)
+        items, seconds = _items_one_by_one(data, report)
+    if seconds is not None:
+        items = [_lasting(item, seconds) for item in items]
     if not 1 <= len(items) <= items_max:
         detail = f"runs: has {len(items)} items; send 1 to {items_max}."
         raise Problem("invalid_field", detail, field="runs", limit=items_max)
     return items
 
 
-def _items_one_by_one(data: bytes, report: Report[I]) -> list[I | Problem]:
+def _lasting(item: I | Problem, seconds: float) -> I | Problem:
+    """Give a heartbeat the envelope's length if it names none of its own."""
+    if not isinstance(item, HeartbeatBody) or item.visibility_seconds is not None:
+        return item
+    return msgspec.structs.replace(item, visibility_seconds=seconds)
+
+
+def _items_one_by_one(data: bytes, report: Report[I]) -> tuple[list[I | Problem], float | None]:
     items: list[I | Problem] = []
-    for index, raw in enumerate(decode(_BATCH, data).runs):
+    envelope = decode(_BATCH, data)
+    for index, raw in enumerate(envelope.runs):
         try:
             inspect(bytes(raw), f"runs[{index}]")
             items.append(decode(report.single, bytes(raw), f"runs[{index}]"))
         except Problem as problem:
             problem.members["runId"] = _run_id_in(bytes(raw))
             items.append(problem)
-    return items
+    return items, envelope.visibility_seconds
 
 
 class _AnyItem(msgspec.Struct, rename="camel"):
@@ -283,7 +295,10 @@ def _unchecked(_: Body) -> None:
 
 
 async def _send_heartbeats(call: HttpCall, items: list[HeartbeatBody]) -> list[Reply | Failure]:
-    return await call.gateway.client.heartbeat([(item.run_id, item.lease_token) for item in items])
+    return await call.gateway.client.heartbeat(
+        [(item.run_id, item.lease_token) for item in items],
+        [round((item.visibility_seconds or 0) * 1000) for item in items],
+    )
 
 
 async def _send_completes(call: HttpCall, items: list[CompleteBody]) -> list[Reply | Failure]:

@@ -269,3 +269,19 @@ async def test_every_batch_form_takes_1_to_1000_items(api: Api, kind: str) -> No
         assert answered.body["limit"] == 1000
     many = (await api("POST", f"/v1/runs:{kind}", {"runs": [item] * 1000})).body["runs"]
     assert {result["code"] for result in many} == {"run_not_found"}
+
+
+async def test_a_heartbeat_may_change_the_length_of_its_lease(api: Api) -> None:
+    await api.create(jobId="a")
+    await api.create(jobId="b")
+    runs: list[dict[str, Any]] = []
+    while len(runs) < 2:
+        runs += await api.lease(max=2, visibilitySeconds=10)
+    one = await api("POST", f"/v1/runs/{runs[0]['runId']}/heartbeat", {"leaseToken": 1, "visibilitySeconds": 600})
+    assert 590_000 < one.body["leaseRemainingMs"] <= 600_000
+    items = [{"runId": run["runId"], "leaseToken": 1} for run in runs]
+    items[0]["visibilitySeconds"] = 900
+    many = await api("POST", "/v1/runs:heartbeat", {"runs": items, "visibilitySeconds": 300})
+    left = [item["leaseRemainingMs"] for item in many.body["runs"]]
+    assert left[0] > 890_000
+    assert 290_000 < left[1] <= 300_000

@@ -35,11 +35,11 @@ READY_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 ASK_TIMEOUT_S: Final = 1.0
 
-Step = Literal["begin", "produce", "flush", "offsets", "commit", "apply"]
+Step = Literal["begin", "produce", "flush", "offsets", "commit", "apply", "reply"]
 Inputs = Literal["any", "some", "none"]
 """Which transactions an order is for: those that consume input records, those that do not, or all."""
 
-STEPS: Final[tuple[Step, ...]] = ("begin", "produce", "flush", "offsets", "commit", "apply")
+STEPS: Final[tuple[Step, ...]] = ("begin", "produce", "flush", "offsets", "commit", "apply", "reply")
 
 FAST: Final = {
     "scheduler.session_timeout_ms": "2000",

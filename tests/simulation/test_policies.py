@@ -69,7 +69,7 @@ def test_all_commands_are_used_and_everything_happens() -> None:
     assert asked == {kind.__name__ for kind in get_args(commands.AnyCommand)} - {"Wake"}
     assert {kind.__name__ for kind in get_args(events.AnyEvent)} - happened == {"CursorMoved"}
     assert skipped >= {"overlap", "start_deadline", "catch_up", "paused", "superseded", "requested", "deleted"}
-    assert skipped >= {"expired", "timeout", "cancel_grace", "replaced", "user", "job_deleted", "completed", "stopped"}
+    assert skipped >= {"expired", "timeout", "cancel_grace", "replaced", "user", "job_deleted", "stopped"}
     assert heard >= {
         "ok", "created", "granted", "invalid", "not_found", "version_conflict", "idempotency_conflict", "lease_lost",
         "not_leasable", "stale_offer", "paused", "blocked", "gone",

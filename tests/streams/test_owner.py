@@ -12,6 +12,7 @@ import pytest_asyncio
 
 import streams.owner
 from schemas.partition import partition_for
+from streams.batch import Batch
 from streams.core.commands import Define
 from streams.takeover import Progress, Takeover
 from streams.transaction import Outcome
@@ -573,3 +574,32 @@ async def test_a_transaction_in_flight_is_no_stall_it_has_its_own_bounds(owned: 
     owned.owner._turned_at_ms -= 60_000
     assert owned.owner.stalled_ms() == 0.0
     gate.opened.set()
+
+
+# --- the pace ---
+
+
+@pytest.mark.parametrize(("decisions", "pause_ms"), [(0, 0.0), (4, 0.2), (400, 20.0), (800, 40.0), (100_000, 40.0)])
+async def test_commits_follow_at_once_when_idle_and_batches_grow_when_busy(
+    owned: Any, decisions: int, pause_ms: float
+) -> None:
+    owner = owned.owner
+    owner._runtime = msgspec.structs.replace(owner._runtime, monotonic_ms=lambda: 1_000.0)
+    owner._pace([Batch(partition=0, now_ms=0, decisions=decisions)])
+    assert owner._next_commit_ms == pytest.approx(1_000.0 + pause_ms)
+
+
+async def test_the_decisions_of_a_turn_are_shared_out_among_busy_partitions(owned: Any, make_job: Any) -> None:
+    await owned.assign(0, 1)
+    await owned.active(0, 1)
+    total = owned.settings.scheduler.tick_commands_max
+    owned.task.cancel()
+    await asyncio.gather(owned.task, return_exceptions=True)
+    for shard in owned.owner.shards.values():
+        shard._zone_sweep.done = True
+    owned.owner._share_out()
+    assert {shard.decisions_share for shard in owned.owner.shards.values()} == {total}
+    for partition in (0, 1):
+        owned.deliver(partition, 0, define(make_job, on(partition)))
+    owned.owner._share_out()
+    assert {shard.decisions_share for shard in owned.owner.shards.values()} == {total // 2}

@@ -11,8 +11,11 @@ from msgspec import UNSET, Raw, UnsetType
 from api.definitions import definition_view, is_json
 from api.instants import instant_or_none, instant_text
 from api.problems import OUTCOME
+from streams.core.context import Context
+from streams.core.decide_schedule import next_to_run_ms
 from streams.core.job_filter import standing_of
 from streams.core.state import ClosedRun
+from streams.core.time import INSTALLED_ZONE_DATA
 
 if TYPE_CHECKING:
     from streams.core.commands import Grant
@@ -45,6 +48,10 @@ class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     request_id: str
     runs: list[LeasedRun]
+
+
+_CONTEXT: Final = Context(now_ms=0, zone_data=INSTALLED_ZONE_DATA)
+"""For questions about schedules, which ask for no time of day."""
 
 
 def leased_run(grant: Grant, now_ms: int) -> LeasedRun:
@@ -84,7 +91,7 @@ def job_view(job: Job, *, with_payload: bool = True, warnings: list[str] | None 
     return fields | {
         "version": state.version,
         "state": standing_of(state),
-        "nextRunAt": instant_or_none(state.next_at_ms),
+        "nextRunAt": instant_or_none(next_to_run_ms(job, _CONTEXT)),
         "paused": None if state.pause is None else _pause_view(state.pause),
         "openRuns": len(state.open),
         "createdAt": instant_or_none(state.created_at_ms),

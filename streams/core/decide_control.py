@@ -20,7 +20,7 @@ from streams.core.decide_due import (
     skip_paused,
     skip_until,
 )
-from streams.core.decide_schedule import next_after, schedule_of
+from streams.core.decide_schedule import next_after, next_to_run_ms, schedule_of
 from streams.core.definition import PAYLOAD_BYTES_MAX
 from streams.core.events import (
     BackfillEnded,
@@ -207,7 +207,7 @@ def skip_slot(job: Job | None, command: SkipSlot, context: Context) -> Decision:
     if state.next_at_ms is None or command.at_ms < state.next_at_ms:
         return _close(draft, _missed_slot(draft, command, run_id))
     if command.at_ms in state.skip_at_ms:
-        next_at_ms = _next_to_run_ms(draft)
+        next_at_ms = next_to_run_ms(draft.job, context)
         return _close(draft, _reply(command, "ok", run_id=run_id, count=1, next_at_ms=next_at_ms, replayed=True))
     found = next_after(draft.definition, context, command.at_ms - 1)
     if command.at_ms != state.next_at_ms and (found is None or found.at_ms != command.at_ms):
@@ -225,16 +225,7 @@ def skip_slot(job: Job | None, command: SkipSlot, context: Context) -> Decision:
     else:
         # The cursor stays until the slot's time: an edit in between must not lose what it puts before the slot.
         draft.emit(SlotSkipRequested(slot_at_ms=command.at_ms, actor=actor, at_ms=context.now_ms))
-    return _close(draft, _reply(command, "ok", run_id=run_id, count=1, next_at_ms=_next_to_run_ms(draft)))
-
-
-def _next_to_run_ms(draft: Draft) -> int | None:
-    """Return the first occurrence from the cursor on that nobody asked to skip."""
-    at_ms = draft.state.next_at_ms
-    while at_ms is not None and at_ms in draft.state.skip_at_ms:
-        found = next_after(draft.definition, draft.context, at_ms)
-        at_ms = None if found is None else found.at_ms
-    return at_ms
+    return _close(draft, _reply(command, "ok", run_id=run_id, count=1, next_at_ms=next_to_run_ms(draft.job, context)))
 
 
 def _missed_slot(draft: Draft, command: SkipSlot, run_id: str) -> Reply:

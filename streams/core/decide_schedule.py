@@ -23,6 +23,7 @@ from streams.core.time import (
 if TYPE_CHECKING:
     from streams.core.context import Context
     from streams.core.definition import Definition
+    from streams.core.state import Job
 
 _NO_WINDOW = Window()
 _NO_JITTER = Jitter()
@@ -93,3 +94,12 @@ def next_after(definition: Definition, context: Context, after_ms: int) -> Occur
         at_ms = definition.schedule.at_ms
         return Occurrence(at_ms, at_ms) if at_ms > after_ms else None
     return schedule_of(definition, context).next_after(after_ms)
+
+
+def next_to_run_ms(job: Job, context: Context) -> int | None:
+    """Return the first occurrence from the cursor on that nobody asked to skip; None where there is none."""
+    at_ms = job.state.next_at_ms
+    while at_ms is not None and job.definition is not None and at_ms in job.state.skip_at_ms:
+        found = next_after(job.definition, context, at_ms)
+        at_ms = None if found is None else found.at_ms
+    return at_ms

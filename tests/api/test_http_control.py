@@ -35,6 +35,7 @@ async def test_one_named_occurrence_is_skipped(api: Api) -> None:
     at, following = _hours(api, 1, 2)
     skipped = await api("POST", "/v1/jobs/j/skip", {"at": at})
     assert (skipped.status, skipped.body["at"], skipped.body["nextRunAt"]) == (200, at, following)
+    assert (await api("GET", "/v1/jobs/j")).body["nextRunAt"] == following
     again = await api("POST", "/v1/jobs/j/skip", {"at": at})
     assert (again.status, again.headers["Idempotent-Replayed"]) == (200, "true")
     later = _hours(api, 5, 5)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -47,10 +48,15 @@ def make_cluster(
         with capsys.disabled():
             print(f"\n  {line}", end="")  # noqa: T201 - the story of a fault test, as it happens
 
+    numbers = itertools.count()
     with ExitStack() as stack:
 
         def make(**options: object) -> Cluster:
-            cluster = Cluster(chaos_kafka, namespace, tmp_path, **{"say": say, **options})  # type: ignore[arg-type]
+            number = next(numbers)
+            folder = tmp_path / f"cluster-{number}"
+            folder.mkdir()
+            own = f"{namespace.removesuffix('.')}-{number}."
+            cluster = Cluster(chaos_kafka, own, folder, **{"say": say, **options})  # type: ignore[arg-type]
             return stack.enter_context(cluster)
 
         yield make

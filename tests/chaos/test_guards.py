@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.chaos.harness.cluster import Cluster, Inputs, Scheduler, Step
+    from tests.chaos.harness.verdict import Verdict
 
 TAKEN_TIMEOUT_S = 30.0
+TRIES = 3
+"""What a guard prevents needs the successor to have written in the meantime: a matter of moments, not of every try."""
 LIGHT = Load(seed=9, one_offs=10.0, intervals=6, crons=0, changes=0.0, workers=2)
 
 
@@ -60,7 +63,15 @@ def pending(cluster: Cluster) -> set[int]:
 def test_without_it_a_frozen_owner_changes_a_partition_behind_its_successor(
     guard: str, inputs: Inputs, make_cluster: Callable[..., Cluster]
 ) -> None:
-    cluster = make_cluster()
+    for _ in range(TRIES):
+        verdict = _frozen_without(guard, inputs, make_cluster())
+        if verdict.report.of("I6"):
+            break
+    assert verdict.report.of("I6"), verdict.report.to_table()
+    assert verdict.stale_refused == 0
+
+
+def _frozen_without(guard: str, inputs: Inputs, cluster: Cluster) -> Verdict:
     victim = cluster.add(without=guard)
     other = cluster.add()
     cluster.wait_whole(victim, other)
@@ -71,11 +82,7 @@ def test_without_it_a_frozen_owner_changes_a_partition_behind_its_successor(
     cluster.note("freeze_before_produce", hit_ms, victim.name)
     victim.thaw()
     cluster.wait_whole(victim, other)
-
-    verdict = judge(cluster, driver, heal_s=0)
-
-    assert verdict.report.of("I6"), verdict.report.to_table()
-    assert verdict.stale_refused == 0
+    return judge(cluster, driver, heal_s=0)
 
 
 @pytest.mark.parametrize("guard", ["", "flush"])
@@ -98,7 +105,15 @@ def test_flush_before_offsets_shows_a_successor_what_is_pending(
 
 def test_without_flush_and_offsets_a_commit_lands_behind_its_successor(make_cluster: Callable[..., Cluster]) -> None:
     """Three members, so that the frozen owner's partition with input and the one without get different successors."""
-    cluster = make_cluster(scheduler={"scheduler.fence_wait_ms": "60000", "scheduler.transaction_timeout_ms": "90000"})
+    bounds = {"scheduler.fence_wait_ms": "60000", "scheduler.transaction_timeout_ms": "90000"}
+    for _ in range(TRIES):
+        verdict = _frozen_without_flush_and_offsets(make_cluster(scheduler=bounds))
+        if verdict.report.of("I6"):
+            break
+    assert verdict.report.of("I6"), verdict.report.to_table()
+
+
+def _frozen_without_flush_and_offsets(cluster: Cluster) -> Verdict:
     victim = cluster.add(without="flush,offsets")
     others = [cluster.add(), cluster.add()]
     cluster.wait_whole(victim, *others)
@@ -112,7 +127,4 @@ def test_without_flush_and_offsets_a_commit_lands_behind_its_successor(make_clus
     cluster.note("freeze_before_commit", hit_ms, victim.name)
     victim.thaw()
     cluster.wait_whole(victim, *others)
-
-    verdict = judge(cluster, driver, heal_s=0)
-
-    assert verdict.report.of("I6"), verdict.report.to_table()
+    return judge(cluster, driver, heal_s=0)

@@ -68,7 +68,9 @@ def test_without_it_a_frozen_owner_changes_a_partition_behind_its_successor(
         if verdict.report.of("I6"):
             break
     assert verdict.report.of("I6"), verdict.report.to_table()
-    assert verdict.stale_refused == 0
+    if guard == "generation":
+        # Nothing is ever refused then; without offsets, the next transaction that has some still is.
+        assert verdict.stale_refused == 0
 
 
 def _frozen_without(guard: str, inputs: Inputs, cluster: Cluster) -> Verdict:

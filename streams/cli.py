@@ -169,17 +169,22 @@ def kafka_fetch() -> None:
 def kafka_stop(
     root: RootOption = KAFKA_ROOT,
     delete_data: Annotated[bool, typer.Option(help="Also remove everything that it keeps.")] = False,  # noqa: FBT002 - typer's way to declare a flag
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Stop the Kafka that was started here; its data stays unless told otherwise."""
     cluster = KafkaCluster.saved(root)
     if cluster is None:
-        _say(f"No Kafka was started in {root}: nothing to stop.")
+        _say(f"No Kafka was started in {root}: nothing to stop.", output)
+        if output is Output.JSON:
+            _print_rows([], _NODE_COLUMNS, output)
         return
     stopped = cluster.stop()
-    _say(f"Stopped {stopped} node(s)." if stopped else "Kafka was not running.")
+    _say(f"Stopped {stopped} node(s)." if stopped else "Kafka was not running.", output)
+    if output is Output.JSON:
+        _print_rows(cluster.status(), _NODE_COLUMNS, output)
     if delete_data:
         cluster.delete_data()
-        _say(f"Deleted the data in {root}.")
+        _say(f"Deleted the data in {root}.", output)
 
 
 @kafka_app.command("status")

@@ -152,6 +152,8 @@ def test_missing_java_exits_with_3(
 def test_status_and_stop_without_a_cluster_say_how_to_start_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["kafka", "status"]) == cli.EXIT_FAILED
     assert "horologd kafka start" in capsys.readouterr().err
+    assert cli.run(["kafka", "stop", "--output", "json"]) == cli.EXIT_OK
+    assert json.loads(capsys.readouterr().out) == []
     assert cli.run(["kafka", "stop"]) == cli.EXIT_OK
     assert "nothing to stop" in capsys.readouterr().out
 

@@ -316,8 +316,9 @@ class Owner:
         membership, epoch = self._membership, self._epoch
         if membership is None:
             return
-        transaction = self._transaction(membership, batches)
-        replies = self._sealer(membership).reply_records(batches)
+        sealer = self._sealer(membership)
+        transaction = self._transaction(sealer, batches)
+        replies = sealer.reply_records(batches)
         loop = asyncio.get_running_loop()
         self._in_flight = loop.create_future()
         started_ms = self._runtime.monotonic_ms()
@@ -336,8 +337,7 @@ class Owner:
             self._in_flight.set_result(None)
             self._in_flight = None
 
-    def _transaction(self, membership: Membership, batches: Sequence[Batch]) -> Transaction:
-        sealer = self._sealer(membership)
+    def _transaction(self, sealer: Sealer, batches: Sequence[Batch]) -> Transaction:
         writes: list[PartitionWrite] = []
         shared: list[OutRecord] = []
         for batch in batches:
@@ -345,8 +345,8 @@ class Owner:
                 raise RuntimeError(f"the batch of partition {batch.partition} was not sealed")
             writes.append(batch.write)
             if batch.partition in self._announce:
-                shared.append(sealer.owner_record(self._owner_view(membership, batch.partition)))
-        return Transaction(membership=membership, writes=writes, shared=shared)
+                shared.append(sealer.owner_record(self._owner_view(sealer.membership, batch.partition)))
+        return Transaction(membership=sealer.membership, writes=writes, shared=shared)
 
     def _apply(self, batches: Sequence[Batch], end: Committed) -> None:
         """Step 6: only what is on the log changes the state."""

@@ -291,22 +291,6 @@ class TenantAnswer(Answer, frozen=True, kw_only=True):
     weight: float | None
 
 
-class CalendarAnswer(Answer, frozen=True, kw_only=True):
-    """A calendar of days and times that are left out."""
-
-    name: str
-    version: int
-    time_zone: str
-    dates: list[str]
-    rules: list[str]
-
-
-class CalendarsAnswer(Answer, frozen=True, kw_only=True):
-    """All calendars."""
-
-    calendars: list[CalendarAnswer]
-
-
 class LeasedRunAnswer(Answer, frozen=True, kw_only=True):
     """One run as a worker gets it."""
 

@@ -4,7 +4,7 @@ Keys live in one column family, so that one write batch and one log cover everyt
 
     d<job id>                 definition
     i                         identity, written once
-    p                         position: ledger offset, wall time, number of jobs, meta; in every batch
+    p<number, 8 bytes>        position: ledger offset, wall time, number of jobs, meta; in every batch, numbered
     r<ready key>              ready index, empty value
     s<job id>                 index header, then the state
     t<deadline, 8 bytes><job> due index; the value is the tenant
@@ -14,7 +14,9 @@ Guarantees, and what they rest on:
 1. A batch is applied whole or not at all, with its offset. After a crash of the process the store is at the
    last batch; after a crash of the machine, or in the middle of a `load` (which skips RocksDB's log), at an
    older one. It is never between two.
-2. Damage never shows as missing data. RocksDB checks every block that it reads; rocksdict's own `keys()` and
+2. Damage never shows as missing data. Each batch puts its own position and deletes the one before it. So where
+   a batch is missing in the middle (a manifest that lost its end forgets a table whose log is gone, and the next
+   log is read all the same), two positions are left, and the store is thrown away. RocksDB checks every block that it reads; rocksdict's own `keys()` and
    `items()` end silently on a bad block, so all scans here go through an iterator and ask for its status.
    A failed read raises `StoreCorruptError` and leaves a mark, and the next `open_store` starts afresh.
 3. No read walks over entries deleted earlier (a seek over 100,000 of them takes 20 ms): the due index and
@@ -332,6 +334,8 @@ class RocksStore:
         self._path = path
         self._lines = _Lines()
         self._due_floor = b""
+        self._batch_number = 0
+        """Of the last written batch."""
         self._unlogged = False
         self._db: Rdict | None = self._open_database()
         try:
@@ -360,13 +364,18 @@ class RocksStore:
     def _create(self, identity: StoreIdentity, now_ms: int) -> None:
         batch = WriteBatch(raw_mode=True)
         batch.put(_IDENTITY, _encode(identity))
-        batch.put(_POSITION, _encode(_Position(0, now_ms, 0, {})))
+        batch.put(_position_key(0), _encode(_Position(0, now_ms, 0, {})))
         self._write(batch)
 
     def _read_place(self) -> tuple[StoreIdentity, _Position]:
-        identity, position = self._get(_IDENTITY), self._get(_POSITION)
-        if identity is None or position is None:
+        identity = self._get(_IDENTITY)
+        positions = self._scan(_POSITION, _after(_POSITION), 2, values=True)
+        if identity is None or not positions:
             raise StoreCorruptError(f"{self._path} has no identity or no position")
+        if len(positions) > 1:
+            raise StoreCorruptError(f"{self._path} lacks batches between two that it has")
+        ((key, position),) = positions
+        self._batch_number = int.from_bytes(key[1:], "big")
         try:
             return _decode_identity(identity), _decode_position(position)
         except msgspec.MsgspecError as error:
@@ -480,8 +489,10 @@ class RocksStore:
         position = msgspec.structs.replace(
             step, jobs=before.jobs + pending.jobs_delta, meta={**before.meta, **step.meta}
         )
-        pending.batch.put(_POSITION, _encode(position))
+        pending.batch.delete(_position_key(self._batch_number))
+        pending.batch.put(_position_key(self._batch_number + 1), _encode(position))
         self._write(pending.batch, options)
+        self._batch_number += 1
         self._position = position
         if pending.due_min is not None and pending.due_min < self._due_floor:
             self._due_floor = pending.due_min
@@ -627,7 +638,7 @@ class RocksStore:
 
     def _all(self, space: bytes) -> Iterator[bytes]:
         """Give every key of one key space; no database iterator lives between two of them."""
-        start, end = space, bytes([space[0] + 1])
+        start, end = space, _after(space)
         while page := self._scan(start, end, PAGE_KEYS, values=False):
             for key, _ in page:
                 yield key[1:]
@@ -690,6 +701,15 @@ def _index_from(header: IndexHeader) -> _Index:
 
 def _state_of(value: bytes) -> bytes:
     return value[int.from_bytes(value[:_HEADER_LENGTH_BYTES], "big") :]
+
+
+def _position_key(batch_number: int) -> bytes:
+    return _POSITION + batch_number.to_bytes(8, "big")
+
+
+def _after(space: bytes) -> bytes:
+    """Give the first key behind a key space."""
+    return bytes([space[0] + 1])
 
 
 def _behind(until_ms: int) -> bytes:

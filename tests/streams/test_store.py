@@ -748,7 +748,7 @@ def test_what_was_loaded_is_durable_before_the_next_applied_batch_is(path: Path,
 
 
 def read_everything(store: RocksStore) -> tuple[Any, ...]:
-    store.verify()
+    """As an owner does: nobody calls `verify` in operation."""
     states = store.jobs(None, 10**6)
     return (
         store.ledger_offset,
@@ -830,6 +830,37 @@ def test_a_damaged_file_is_noticed_or_harmless(
     assert outcomes
     if pattern in {"CURRENT", "MANIFEST-*", "*.sst"} and harm != "truncate":
         assert "whole" not in outcomes
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> tuple[Path, dict[int, tuple[Any, ...]]]:
+    """What kill -9 leaves: two tables, each with its entry in the manifest, and a log with the batches after them."""
+    store, whole = reopen(tmp_path / "open")[0], {}
+    whole[0] = read_everything(store)
+    for turn in range(9):
+        apply(store, *[put(f"j{n}", n, ready(f"j{n}", n), state=b"%04d" % turn * 20) for n in range(turn, 60, 7)])
+        whole[store.ledger_offset] = read_everything(store)
+        if turn in (2, 5):
+            store._database().flush()
+    copied_while_open(tmp_path / "open", tmp_path / "killed")
+    store.close()
+    return tmp_path / "killed", whole
+
+
+def test_wherever_the_manifest_breaks_off_no_batch_is_missing_in_the_middle(
+    killed: tuple[Path, dict[int, tuple[Any, ...]]], tmp_path: Path
+) -> None:
+    """RocksDB then forgets the last table, whose log is gone, and reads the next log as if nothing were missing."""
+    source, whole = killed
+    (manifest,) = source.glob("MANIFEST-*")
+    outcomes = []
+    for cut in range(0, manifest.stat().st_size, 11):
+        copy = tmp_path / f"cut{cut}"
+        shutil.copytree(source, copy)
+        (copy / manifest.name).write_bytes(manifest.read_bytes()[:cut])
+        outcomes.append(must_be_whole_or_discarded(copy, whole))
+
+    assert "discarded at opening" in outcomes
 
 
 @pytest.mark.parametrize("seed", range(30))

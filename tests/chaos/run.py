@@ -1,36 +1,36 @@
 """A random mix of faults for a given time, then healing, judgement, and figures. `make chaos FOR=600 SEED=3` calls it.
 
 python -m tests.chaos.run --for SECONDS --seed N [--session-ms 6000] [--schedulers 2] [--kinds kill,freeze] [--keep DIR]
+    [--results FILE]
 
 It starts a Kafka of its own, prints every fault with its time and how long healing took, and ends with the checker's
 table and a table of time without dispatch by kind of fault. Exit code 1 on any violation. The same seed gives the same
-order of faults. `--keep` leaves logs and the judged run behind, for `python -m tests.chaos.judge_again`.
+order of faults. A line of figures is added to `--results`, by default .horolog/chaos-results.jsonl;
+`python -m tests.chaos.figures FILE...` adds runs up. `--keep` leaves logs and the judged run behind, for
+`python -m tests.chaos.judge_again`.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import itertools
-import json
-import platform
 import random
 import sys
 import tempfile
 import time
 import uuid
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from streams.kafka_dev import KafkaCluster, kafka_version
+from streams.kafka_dev import KafkaCluster
+from tests.chaos.figures import table, totals
 from tests.chaos.harness.campaign import Campaign
-from tests.chaos.harness.cluster import BROKER, Cluster
+from tests.chaos.harness.cluster import BROKER, CHECKOUT, Cluster
 from tests.chaos.harness.driver import Driver, Load
-from tests.chaos.harness.verdict import judge, seconds
+from tests.chaos.harness.results import append, measure, versions
+from tests.chaos.harness.verdict import judge
 
 if TYPE_CHECKING:
-    from tests.chaos.harness.campaign import Injected
+    from tests.chaos.harness.results import Result
     from tests.chaos.harness.verdict import Verdict
 
 SHARES: Final = {"rolling_restart": 0.5, "storm": 0.3}
@@ -56,9 +56,10 @@ def main() -> int:
     parser.add_argument("--schedulers", type=int, default=2)
     parser.add_argument("--kinds", default="")
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--results", type=Path, default=CHECKOUT / ".horolog" / "chaos-results.jsonl")
     chosen = parser.parse_args()
     say(f"seed {chosen.seed}, {chosen.seconds:g} s, session {chosen.session_ms} ms, {chosen.schedulers} schedulers")
-    say(f"Kafka {kafka_version()}, Python {platform.python_version()}, {_versions()}")
+    say(", ".join(f"{name} {version}" for name, version in versions().items()))
     with tempfile.TemporaryDirectory(prefix="horolog-chaos-") as scratch:
         root = chosen.keep or Path(scratch)
         with KafkaCluster(root=Path(scratch) / "kafka", ports="free", extra=BROKER) as kafka:
@@ -82,55 +83,25 @@ def campaign(bootstrap_servers: str, root: Path, chosen: argparse.Namespace) -> 
             faults.kinds[rng.choices(kinds, weights)[0]]()
             faults.pause(CALM_S)
         verdict = judge(cluster, driver, heal_s=HEAL_S)
-        tell(verdict, faults.injected, driver)
-        failed = sum(1 for _ in cluster.log_lines("job_quarantined")) + len(driver.gave_up)
-        say(
-            f"stale transactions refused by the broker: {verdict.stale_refused}; records that stayed hidden: "
-            f"{verdict.hidden}; calls given up: {len(driver.gave_up)}"
+        result = measure(
+            verdict,
+            faults.injected,
+            driver,
+            seed=chosen.seed,
+            seconds=chosen.seconds,
+            session_ms=chosen.session_ms,
+            schedulers=chosen.schedulers,
+            quarantined=sum(1 for _ in cluster.log_lines("job_quarantined")),
         )
-        return 0 if verdict.report.ok and not failed else 1
+        append(chosen.results, result)
+        tell(verdict, result)
+        return 0 if result.ok else 1
 
 
-def tell(verdict: Verdict, injected: list[Injected], driver: Driver) -> None:
-    """Print the checker's table, and time without dispatch by kind of fault.
-
-    gap: between commits on the partitions concerned; others: on the other partitions; hand-out: between two runs given
-    to any worker, which sees committed grants that no gateway can read yet.
-    """
+def tell(verdict: Verdict, result: Result) -> None:
+    """Print the checker's table, and the sums and the table of time without dispatch, as for several runs."""
     say("\n" + verdict.report.to_table())
-    executed: dict[str, int] = {}
-    for execution in driver.journals.executions:
-        executed[execution.run_id] = executed.get(execution.run_id, 0) + 1
-    say(f"runs executed: {len(executed)}, more than once: {sum(times > 1 for times in executed.values())}")
-    workers = Counter(fault.kind for fault in driver.faults)
-    say(f"faults of workers: {dict(workers)}")
-    titles = f"{'times':>6}{'gap p50':>9}{'gap max':>9}{'others max':>12}{'hand-out':>10}{'late max':>10}"
-    say(f"\n{'seconds, by fault':<24}{titles}")
-    starts = sorted(execution.started_at_ms for execution in driver.journals.executions)
-    figures = []
-    for kind in sorted({fault.kind for fault in injected}):
-        faults = [fault for fault in injected if fault.kind == kind]
-        own, others, late, silent = [], [0], [0], [0]
-        for fault in faults:
-            gaps = verdict.gaps(fault.from_ms, fault.to_ms)
-            own.append(max((gaps.get(p, 0) for p in fault.partitions), default=0))
-            others += [gap for p, gap in gaps.items() if p not in fault.partitions]
-            silent += [b - a for a, b in itertools.pairwise(starts) if b >= fault.from_ms and a <= fault.to_ms]
-            late += verdict.lateness_ms(fault.from_ms, fault.to_ms)[-1:]
-        own.sort()
-        row = (kind, len(faults), own[len(own) // 2], own[-1], max(others), max(silent), max(late))
-        figures.append(row)
-        say(
-            f"{kind:<24}{row[1]:>6}"
-            + "".join(f"{seconds(ms):>{w}.2f}" for ms, w in zip(row[2:], (9, 9, 12, 10, 10), strict=True))
-        )
-    say("figures: " + json.dumps(figures))
-
-
-def _versions() -> str:
-    return ", ".join(
-        f"{name} {importlib.metadata.version(name)}" for name in ("faust-streaming", "aiokafka", "confluent-kafka")
-    )
+    say(f"\n{totals([result])}\n\n{table([result])}")
 
 
 if __name__ == "__main__":

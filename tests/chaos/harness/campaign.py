@@ -16,7 +16,7 @@ from tests.chaos.harness.cluster import STEPS, now_ms
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tests.chaos.harness.cluster import Cluster, Inputs, Scheduler, Step
 
@@ -37,6 +37,8 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True):
     to_ms: int
     target: str
     partitions: tuple[int, ...]
+    evidence: str = ""
+    """How it is known that the fault bit, where a process that is gone or asleep does not show it."""
 
 
 class Campaign:
@@ -184,8 +186,19 @@ class Campaign:
         moved = frozenset(p for p, owner in self.cluster.owners().items() if before.get(p) is not owner)
         self._note("rejoin", at_ms, victim, moved)
 
-    def _note(self, kind: str, at_ms: int, target: Scheduler, partitions: frozenset[int]) -> None:
-        self.cluster.note(kind, at_ms, target.name)
+    def _note(self, kind: str, at_ms: int, target: Scheduler, partitions: frozenset[int], evidence: str = "") -> None:
+        self.note(kind, at_ms, target.name, partitions, evidence)
+
+    def note(self, kind: str, at_ms: int, target: str, partitions: Iterable[int], evidence: str = "") -> None:
+        """Write a fault down that is healed now. `evidence`: how it is known that it bit."""
+        self.cluster.note(kind, at_ms, target, evidence)
         self.injected.append(
-            Injected(kind=kind, from_ms=at_ms, to_ms=now_ms(), target=target.name, partitions=tuple(sorted(partitions)))
+            Injected(
+                kind=kind,
+                from_ms=at_ms,
+                to_ms=now_ms(),
+                target=target,
+                partitions=tuple(sorted(partitions)),
+                evidence=evidence,
+            )
         )

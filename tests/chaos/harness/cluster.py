@@ -263,12 +263,14 @@ class Cluster:
 
     # --- what happened ---
 
-    def note(self, kind: str, from_ms: int, target: str = "") -> None:
+    def note(self, kind: str, from_ms: int, target: str = "", evidence: str = "") -> None:
         """Write a fault down that began at `from_ms` and is healed now."""
         fault = Fault(kind=kind, from_ms=from_ms, to_ms=now_ms(), target=target)
         self.faults.append(fault)
         since_s = (from_ms - self._began_ms) / 1000
-        self.say(f"{since_s:8.2f} s  {kind:<24} {target:<6} healed after {(fault.to_ms - from_ms) / 1000:.2f} s")
+        healed_s = (fault.to_ms - from_ms) / 1000
+        bit = f"; {evidence}" if evidence else ""
+        self.say(f"{since_s:8.2f} s  {kind:<24} {target:<6} healed after {healed_s:.2f} s{bit}")
 
     def log_lines(self, event: str) -> Iterator[dict[str, Any]]:
         """Give all log lines of one event, of all schedulers."""

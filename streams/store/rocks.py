@@ -2,6 +2,7 @@
 
 Keys live in one column family, so that one write batch and one log cover everything:
 
+    c<kind, name>             a total (streams.store.tallies), 8 bytes
     d<job id>                 definition
     i                         identity, written once
     p<number, 8 bytes>        position: ledger offset, wall time, number of jobs, meta; in every batch, numbered
@@ -16,9 +17,10 @@ Guarantees, and what they rest on:
    older one. It is never between two.
 2. Damage never shows as missing data. Each batch puts its own position and deletes the one before it. So where
    a batch is missing in the middle (a manifest that lost its end forgets a table whose log is gone, and the next
-   log is read all the same), two positions are left, and the store is thrown away. RocksDB checks every block that it reads; rocksdict's own `keys()` and
-   `items()` end silently on a bad block, so all scans here go through an iterator and ask for its status.
-   A failed read raises `StoreCorruptError` and leaves a mark, and the next `open_store` starts afresh.
+   log is read all the same), two positions are left, and the store is thrown away. RocksDB checks every block
+   that it reads; rocksdict's own `keys()` and `items()` end silently on a bad block, so all scans here go through
+   an iterator and ask for its status. A failed read raises `StoreCorruptError` and leaves a mark, and the next
+   `open_store` starts afresh.
 3. No read walks over entries deleted earlier (a seek over 100,000 of them takes 20 ms): the due index and
    each line of the ready index remember a *floor*, a key below which nothing is left.
 
@@ -48,6 +50,7 @@ from rocksdict import (
 )
 
 from streams.store.interface import (
+    Counted,
     DueEntry,
     IndexHeader,
     LedgerChange,
@@ -66,6 +69,7 @@ from streams.store.interface import (
     tenant_in,
     unpack_header,
 )
+from streams.store.tallies import Tallies, count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -92,6 +96,7 @@ SEEN_BITS: Final = 1 << 24
 PAGE_KEYS: Final = 10_000
 """How many keys a scan of everything holds at once."""
 
+_TALLY: Final = b"c"
 _DEFINITION: Final = b"d"
 _IDENTITY: Final = b"i"
 _POSITION: Final = b"p"
@@ -102,7 +107,8 @@ _INT64_MAX: Final = (1 << 63) - 1
 _MARK: Final = "DISCARD"
 _HEADER_LENGTH_BYTES: Final = 4
 
-_Index = tuple[int | None, tuple[bytes, ...]]  # deadline, encoded ready keys
+_Index = tuple[int | None, tuple[bytes, ...], Counted]  # deadline, encoded ready keys, what it counts for
+_NO_INDEX: Final[_Index] = (None, (), Counted())
 
 
 class _Position(msgspec.Struct, frozen=True, array_like=True):
@@ -210,6 +216,7 @@ class _Pending:
         self.due_min: bytes | None = None
         self.line_deltas: dict[bytes, int] = {}
         self.line_mins: dict[bytes, bytes] = {}
+        self.tally_deltas: dict[bytes, int] = {}
         self._store = store
         self._touched: dict[bytes, _Index | None] = {}
         self._seen = store.seen
@@ -219,10 +226,13 @@ class _Pending:
         old = self._before(job, before)
         self._touched[job] = index
         self.batch.put(_STATE + job, header + state)
-        deadline_ms, ready = index
+        deadline_ms, ready, counted = index
         if old is None:
             self.jobs_delta += 1
-            old = (None, ())
+            old = _NO_INDEX
+        if counted != old[2]:
+            count(self.tally_deltas, old[2], -1)
+            count(self.tally_deltas, counted, 1)
         if deadline_ms != old[0]:
             self._drop_due(job, old[0])
             if deadline_ms is not None:
@@ -245,6 +255,7 @@ class _Pending:
             self.batch.delete(_STATE + job)
             self._drop_due(job, old[0])
             self._drop_ready(old[1])
+            count(self.tally_deltas, old[2], -1)
 
     def put_definition(self, job: bytes, definition: bytes | None) -> None:
         """Put a definition, or delete it."""
@@ -333,6 +344,7 @@ class RocksStore:
         """Open `path`. With `create_as`, the directory must be empty or missing and becomes a new store."""
         self._path = path
         self._lines = _Lines()
+        self._tallies = Tallies()
         self._due_floor = b""
         self._batch_number = 0
         """Of the last written batch."""
@@ -343,6 +355,7 @@ class RocksStore:
                 self._create(create_as, now_ms)
             self._identity, self._position = self._read_place()
             self._count_ready()
+            self._read_tallies()
             self.seen = _Seen() if self._position.ledger_offset == 0 else None
         except BaseException:
             self._release()
@@ -384,6 +397,12 @@ class RocksStore:
     def _count_ready(self) -> None:
         for key in self._all(_READY):
             self._lines.note(line_prefix_of(key), 1, key)
+
+    def _read_tallies(self) -> None:
+        start = _TALLY
+        while page := self._scan(start, _DEFINITION, PAGE_KEYS, values=True):
+            self._tallies.add({key[1:]: int.from_bytes(total, "big", signed=True) for key, total in page})
+            start = page[-1][0] + b"\0"
 
     def close(self) -> None:
         """See Store. After it no reference to the database is left, so its lock is free."""
@@ -450,8 +469,9 @@ class RocksStore:
                 pending.delete_state(job, before)
                 continue
             ready = tuple([key.encode() for key in change.ready])
-            header = pack_header(change.deadline_ms, ready, change.tenant.encode())
-            pending.put_state(job, header, change.state, (change.deadline_ms, ready), before)
+            counted = change.counted
+            header = pack_header(change.deadline_ms, ready, counted)
+            pending.put_state(job, header, change.state, (change.deadline_ms, ready, counted), before)
         self._flush_unlogged()
         self._commit(pending, _Position(ledger_offset, now_ms, 0, dict(meta or {})), None)
 
@@ -472,10 +492,10 @@ class RocksStore:
             elif value is None:
                 pending.delete_state(job, None)
             else:
-                deadline_ms, ready, length = unpack_header(header)
+                deadline_ms, ready, counted, length = unpack_header(header)
                 if length != len(header):
                     raise ValueError(f"index header of {job_id} has {len(header) - length} bytes too many")
-                pending.put_state(job, header, value, (deadline_ms, ready), None)
+                pending.put_state(job, header, value, (deadline_ms, ready, counted), None)
         unlogged = WriteOptions()
         unlogged.disable_wal = True  # type: ignore[assignment, method-assign]  # a property; the stub errs
         self._unlogged = True
@@ -530,7 +550,7 @@ class RocksStore:
     def index_of(self, job: bytes) -> _Index | None:
         """Give the header of an encoded job id, with its ready keys encoded; for writes."""
         value = self._get(_STATE + job)
-        return None if value is None else unpack_header(value)[:2]
+        return None if value is None else unpack_header(value)[:3]
 
     def due(self, after: DueEntry | None, until_ms: int, limit: int) -> list[DueEntry]:
         """See Store."""
@@ -583,6 +603,11 @@ class RocksStore:
             counts[ReadyLine(tenant.decode(), queue.decode(), lane[0])] = count
         return counts
 
+    @property
+    def tallies(self) -> Tallies:
+        """See Store."""
+        return self._tallies
+
     def jobs(self, after_job_id: str | None, limit: int) -> list[tuple[str, bytes]]:
         """See Store."""
         start = _STATE if after_job_id is None else _STATE + after_job_id.encode() + b"\0"
@@ -596,16 +621,17 @@ class RocksStore:
         """
         due: set[bytes] = set()
         ready: set[bytes] = set()
-        jobs = 0
+        jobs, deltas = 0, dict[bytes, int]()
         for job in self._all(_STATE):
-            deadline_ms, keys = self.index_of(job) or (None, ())
+            deadline_ms, keys, counted = self.index_of(job) or _NO_INDEX
             jobs += 1
+            count(deltas, counted, 1)
             ready.update(keys)
             if deadline_ms is not None:
                 due.add(deadline_ms.to_bytes(8, "big") + job)
         definitions = sum(1 for job in self._all(_DEFINITION) if self._get(_DEFINITION + job) is not None)
-        stored = set(self._all(_DUE)), set(self._all(_READY)), self._position.jobs
-        if stored != (due, ready, jobs):
+        stored = set(self._all(_DUE)), set(self._all(_READY)), self._position.jobs, self._tallies.totals
+        if stored != (due, ready, jobs, deltas):
             raise self._damaged(f"indexes disagree with {jobs} states and {definitions} definitions")
 
     # ---- the database
@@ -696,7 +722,7 @@ class RocksStore:
 
 
 def _index_from(header: IndexHeader) -> _Index:
-    return header.deadline_ms, tuple([key.encode() for key in header.ready])
+    return header.deadline_ms, tuple([key.encode() for key in header.ready]), header.counted
 
 
 def _state_of(value: bytes) -> bytes:

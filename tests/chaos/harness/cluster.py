@@ -8,6 +8,7 @@ happens, so that a failure can be repeated and judged. Only processes that this 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -60,6 +61,8 @@ def now_ms() -> int:
 class Scheduler:
     """One scheduler that can die and be started again; its directory keeps orders, journal and log."""
 
+    program: Path = PROGRAM
+
     def __init__(self, name: str, directory: Path, environment: Mapping[str, str], port: int) -> None:
         self.name = name
         self.directory = directory
@@ -77,6 +80,13 @@ class Scheduler:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def pid(self) -> int:
+        """Of the last process."""
+        if self._process is None:
+            raise RuntimeError(f"{self.name} was never started")
+        return self._process.pid
+
+    @property
     def exit_code(self) -> int | None:
         """Of the last process, None while it lives."""
         return self._process.poll() if self._process else None
@@ -88,7 +98,7 @@ class Scheduler:
         (self.directory / "order.json").unlink(missing_ok=True)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, str(PROGRAM), str(self.directory)],
+                [sys.executable, str(self.program), str(self.directory)],
                 env=self._environment | extra,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -160,7 +170,13 @@ class Scheduler:
 
     def log(self) -> list[dict[str, Any]]:
         """Read its log lines; text that is no JSON comes as {"event": text}."""
-        return _json_lines(self.log_path)
+        return [*_json_lines(self.log_path.with_suffix(".old")), *_json_lines(self.log_path)]
+
+    def set_log_aside(self) -> None:
+        """Let the log file begin at its start again, for a process that may write only short files."""
+        with self.log_path.with_suffix(".old").open("ab") as old:
+            old.write(self.log_path.read_bytes())
+        os.truncate(self.log_path, 0)
 
     def owned(self) -> frozenset[int]:
         """Ask which partitions it acts for; none where it does not answer."""
@@ -191,7 +207,7 @@ class Cluster:
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`scheduler`: further settings by their names, as text. `say` hears every fault as it happens."""
-        self._environment = {
+        self.environment = {
             "PATH": "/usr/bin:/bin",
             "PYTHONPATH": str(CHECKOUT),
             "PYTHONUNBUFFERED": "1",
@@ -209,7 +225,7 @@ class Cluster:
                 }.items()
             },
         }
-        self.settings: Settings = load_settings(env=self._environment)
+        self.settings: Settings = load_settings(env=self.environment)
         self.partitions = partitions
         self.root = root
         self.schedulers: list[Scheduler] = []
@@ -232,7 +248,7 @@ class Cluster:
         name = f"s{len(self.schedulers) + 1}"
         directory = self.root / name
         own = {env_name("scheduler.data_dir"): str(data_dir or directory / "data"), "CHAOS_WITHOUT": without}
-        environment = self._environment | own
+        environment = self.environment | own
         (ports,) = free_ports(1)
         scheduler = Scheduler(name, directory, environment, ports.broker)
         self.schedulers.append(scheduler)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from schemas.codec import TooLarge
 from schemas.partition import partition_for
 from schemas.topics import Topic, topic_name
+from streams.core.counted import leased, pending
 from streams.core.deadline import deadline_ms, ready_runs
 from streams.core.envelopes import Marker, OwnerView, ReplyBatch
 from streams.core.wire import (
@@ -157,7 +158,10 @@ class Sealer:
                 job_id,
                 state=state_bytes,
                 definition=definition,
-                tenant=job.state.tenant,
+                tenant=header.tenant,
+                queue=header.queue,
+                pending=header.pending,
+                leased=header.leased,
                 deadline_ms=header.deadline_ms,
                 ready=header.ready,
                 previous=previous,
@@ -193,7 +197,8 @@ def index_header(job: Job, open_runs_max: int) -> IndexHeader:
         ReadyKey(state.tenant, state.queue, LANES.index(run.lane), run.due_at_ms, run.run_id, state.job_id)
         for run in ready_runs(state)
     )
-    return IndexHeader(deadline_ms(job, open_runs_max=open_runs_max), ready, state.tenant)
+    deadline = deadline_ms(job, open_runs_max=open_runs_max)
+    return IndexHeader(deadline, ready, state.tenant, state.queue, pending(state), leased(state))
 
 
 def _sized(job_id: str, encode: Callable[[_S], bytes], value: _S) -> bytes:

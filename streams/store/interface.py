@@ -2,10 +2,11 @@
 
 The store is a cache of the ledger at one offset (DESIGN section 6, "Store"). It holds, per job, the state
 and the definition as opaque bytes; two indexes that follow the states, the *due index* (next deadline, job)
-and the *ready index* (tenant, queue, lane, due time, run); and its own place: identity, ledger offset and
-a small dictionary of numbers. Every write is one atomic batch that also moves the offset, so a store shows
-the ledger at exactly one offset, whatever happens to the process. Losing a store costs a replay of the
-ledger and nothing else; that is why `open_store` throws away whatever it does not trust.
+and the *ready index* (tenant, queue, lane, due time, run); the *tallies* of what the states count for; and
+its own place: identity, ledger offset and a small dictionary of numbers. Every write is one atomic batch
+that also moves the offset, so a store shows the ledger at exactly one offset, whatever happens to the
+process. Losing a store costs a replay of the ledger and nothing else; that is why `open_store` throws away
+whatever it does not trust.
 
 Index entries are never sent by hand: they are derived from the `IndexHeader` that is stored as a prefix of
 the state. The same header, encoded, travels as a Kafka header of the ledger's `s|` records, so a recovery
@@ -26,17 +27,24 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-FORMAT_VERSION: Final = 2
+    from streams.store.tallies import Tallies
+
+FORMAT_VERSION: Final = 3
 """Layout of keys and values; a store with another number is thrown away."""
 
 LANE_MAX: Final = 255
 """A lane is one byte of the ready key."""
 
-TENANT_BYTES_MAX: Final = 255
-"""Its length is one byte of the index header; names are at most 100 characters (streams.core.definition)."""
+NAME_BYTES_MAX: Final = 255
+"""The length of a tenant or queue is one byte of the index header; names are at most 100 characters
+(streams.core.definition)."""
+
+COUNTED_MAX: Final = 0xFFFF
+"""A count of one job is two bytes of the index header; a thousand times the open runs that a job may have."""
 
 _NUL: Final = b"\0"
-_HEADER_FIXED: Final = struct.Struct(">IqHB")  # length of the whole header, deadline or -1, ready keys, tenant bytes
+_HEADER_FIXED: Final = struct.Struct(">IqHHHBB")
+"""Length of the whole header, deadline or -1, ready keys, pending, leased, queue bytes, tenant bytes."""
 _KEY_LENGTH: Final = struct.Struct(">H")
 _LINE_TAIL: Final = struct.Struct(">BQ")  # lane, due_at_ms
 _NO_DEADLINE: Final = -1
@@ -139,29 +147,55 @@ def line_prefix_of(ready_key: bytes) -> bytes:
     return ready_key[: ready_key.index(0, ready_key.index(0) + 1) + 2]
 
 
+class Counted(NamedTuple):
+    """What one job adds to the counts of its tenant and of its queue, in encoded parts."""
+
+    tenant: bytes = b""
+    queue: bytes = b""
+    pending: int = 0
+    leased: int = 0
+
+
+COUNTS_NOTHING: Final = Counted()
+
+
 class IndexHeader(msgspec.Struct, frozen=True):
-    """What the two indexes hold for one job: its next deadline, its waiting runs, and whose it is."""
+    """What the indexes hold for one job: its next deadline, its waiting runs, whose it is, and what it counts for."""
 
     deadline_ms: int | None = None
     ready: tuple[ReadyKey, ...] = ()
     tenant: str = ""
     """Stands in the due index too, so that timers take turns between tenants without decoding a state."""
+    queue: str = ""
+    pending: int = 0
+    """See streams.core.counted; added up per tenant."""
+    leased: int = 0
+    """Runs that a worker holds; added up per queue."""
+
+    @property
+    def counted(self) -> Counted:
+        """What this job adds to the counts."""
+        return Counted(self.tenant.encode(), self.queue.encode(), self.pending, self.leased)
 
     def encode(self) -> bytes:
         """Give the bytes for the ledger's Kafka header and for the prefix of the stored state."""
-        return pack_header(self.deadline_ms, [key.encode() for key in self.ready], self.tenant.encode())
+        return pack_header(self.deadline_ms, [key.encode() for key in self.ready], self.counted)
 
     @classmethod
     def decode(cls, data: bytes) -> IndexHeader:
         """Read an encoded header, also from the start of a longer value. Raises ValueError."""
-        deadline_ms, keys, _ = unpack_header(data)
-        return cls(deadline_ms, tuple(ReadyKey.decode(key) for key in keys), tenant_in(data).decode())
+        deadline_ms, keys, (tenant, queue, pending, leased), _ = unpack_header(data)
+        ready = tuple(ReadyKey.decode(key) for key in keys)
+        return cls(deadline_ms, ready, tenant.decode(), queue.decode(), pending, leased)
 
 
-def pack_header(deadline_ms: int | None, ready_keys: Sequence[bytes], tenant: bytes = b"") -> bytes:
-    """Encode a header from encoded parts. Raises ValueError for a negative deadline or too long a tenant."""
-    if len(tenant) > TENANT_BYTES_MAX:
-        raise ValueError(f"tenant has {len(tenant)} bytes, at most {TENANT_BYTES_MAX} fit: {tenant[:40]!r}...")
+def pack_header(deadline_ms: int | None, ready_keys: Sequence[bytes], counted: Counted = COUNTS_NOTHING) -> bytes:
+    """Encode a header from encoded parts. Raises ValueError for a negative deadline, too long a name or a bad count."""
+    tenant, queue, pending, leased = counted
+    if len(tenant) > NAME_BYTES_MAX or len(queue) > NAME_BYTES_MAX:
+        raise ValueError(f"of tenant and queue at most {NAME_BYTES_MAX} bytes fit: {tenant[:40]!r}, {queue[:40]!r}")
+    if not (0 <= pending <= COUNTED_MAX and 0 <= leased <= COUNTED_MAX):
+        raise ValueError(f"a job counts from 0 to {COUNTED_MAX} runs, not {pending} and {leased}")
     if len(ready_keys) > 1 and len(set(ready_keys)) != len(ready_keys):
         raise ValueError(f"a ready key is given twice: {ready_keys!r}")
     if deadline_ms is None:
@@ -170,24 +204,26 @@ def pack_header(deadline_ms: int | None, ready_keys: Sequence[bytes], tenant: by
         raise ValueError(f"deadline_ms below zero: {deadline_ms}")
     else:
         stored_ms = deadline_ms
-    if not ready_keys:
-        return _HEADER_FIXED.pack(_HEADER_FIXED.size + len(tenant), stored_ms, 0, len(tenant)) + tenant
-    parts = [_KEY_LENGTH.pack(len(key)) + key for key in ready_keys]
-    body = tenant + b"".join(parts)
-    return _HEADER_FIXED.pack(_HEADER_FIXED.size + len(body), stored_ms, len(ready_keys), len(tenant)) + body
+    body = tenant + queue
+    if ready_keys:
+        body += b"".join([_KEY_LENGTH.pack(len(key)) + key for key in ready_keys])
+    length, count = _HEADER_FIXED.size + len(body), len(ready_keys)
+    return _HEADER_FIXED.pack(length, stored_ms, count, pending, leased, len(queue), len(tenant)) + body
 
 
-def unpack_header(data: bytes) -> tuple[int | None, tuple[bytes, ...], int]:
-    """Give (deadline, encoded ready keys, length of the header) of a value that begins with a header.
+def unpack_header(data: bytes) -> tuple[int | None, tuple[bytes, ...], Counted, int]:
+    """Give (deadline, encoded ready keys, what it counts for, length of the header) of a value that begins with one.
 
     Raises ValueError when the bytes are no header.
     """
     try:
-        length, stored_ms, count, tenant_bytes = _HEADER_FIXED.unpack_from(data)
+        length, stored_ms, count, pending, leased, queue_bytes, tenant_bytes = _HEADER_FIXED.unpack_from(data)
         deadline_ms = None if stored_ms == _NO_DEADLINE else stored_ms
-        at = _HEADER_FIXED.size + tenant_bytes
+        queue_at = _HEADER_FIXED.size + tenant_bytes
+        at = queue_at + queue_bytes
+        counted = Counted(data[_HEADER_FIXED.size : queue_at], data[queue_at:at], pending, leased)
         if count == 0 and length == at <= len(data) and stored_ms >= _NO_DEADLINE:
-            return deadline_ms, (), length
+            return deadline_ms, (), counted, length
         keys = []
         for _ in range(count):
             (size,) = _KEY_LENGTH.unpack_from(data, at)
@@ -198,7 +234,7 @@ def unpack_header(data: bytes) -> tuple[int | None, tuple[bytes, ...], int]:
         raise ValueError(f"not an index header: {data[:40]!r}") from error
     if at != length or at > len(data) or stored_ms < _NO_DEADLINE:
         raise ValueError(f"not an index header: {data[:40]!r}")
-    return deadline_ms, tuple(keys), length
+    return deadline_ms, tuple(keys), counted, length
 
 
 def tenant_in(header: bytes) -> bytes:
@@ -209,10 +245,10 @@ def tenant_in(header: bytes) -> bytes:
 class LedgerChange(msgspec.Struct, frozen=True):
     """What one committed decision did to one job.
 
-    `state` and `definition`: new bytes, `None` for a tombstone, `UNCHANGED` for no record. `deadline_ms` and
-    `ready` describe the new state, and count only if there is one. `previous` is the header of the state
-    before this change, if the caller knows it: it saves the store a read. A wrong one leaves index entries
-    of the past behind, so pass `None` when in doubt.
+    `state` and `definition`: new bytes, `None` for a tombstone, `UNCHANGED` for no record. `deadline_ms`, `ready` and
+    all that stands in an IndexHeader describe the new state, and count only if there is one. `previous` is the header
+    of the state before this change, if the caller knows it: it saves the store a read. A wrong one leaves index entries
+    of the past behind and counts wrong, so pass `None` when in doubt.
     """
 
     job_id: str
@@ -222,6 +258,14 @@ class LedgerChange(msgspec.Struct, frozen=True):
     ready: tuple[ReadyKey, ...] = ()
     previous: IndexHeader | None = None
     tenant: str = ""
+    queue: str = ""
+    pending: int = 0
+    leased: int = 0
+
+    @property
+    def counted(self) -> Counted:
+        """What the new state adds to the counts."""
+        return Counted(self.tenant.encode(), self.queue.encode(), self.pending, self.leased)
 
 
 class LedgerRecord(NamedTuple):
@@ -342,6 +386,11 @@ class Store(Protocol):
 
     def ready_counts(self) -> dict[ReadyLine, int]:
         """Give the number of waiting runs of every line that has any."""
+        ...
+
+    @property
+    def tallies(self) -> Tallies:
+        """What the headers of all states add up to; to be read only."""
         ...
 
     def jobs(self, after_job_id: str | None, limit: int) -> list[tuple[str, bytes]]:

@@ -23,6 +23,7 @@ from streams.store.interface import (
     StoreIdentity,
     Unchanged,
 )
+from streams.store.tallies import Tallies, tally
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +42,7 @@ class MemoryStore:
         self._definitions: dict[str, bytes] = {}
         self._due: list[tuple[int, bytes]] = []
         self._ready: list[tuple[bytes, ReadyKey]] = []
+        self._tallies = Tallies()
         self._closed = False
 
     @property
@@ -78,7 +80,7 @@ class MemoryStore:
     ) -> None:
         """See Store. `previous` is not needed here."""
         self._check_offset(ledger_offset)
-        checked = [(change, IndexHeader(change.deadline_ms, change.ready, change.tenant)) for change in changes]
+        checked = [(change, _header_of(change)) for change in changes]
         for _, header in checked:
             header.encode()  # refuses what the store on disk would refuse, before anything has changed
         for change, header in checked:
@@ -169,6 +171,11 @@ class MemoryStore:
             counts[key.line] = counts.get(key.line, 0) + 1
         return counts
 
+    @property
+    def tallies(self) -> Tallies:
+        """See Store."""
+        return self._tallies
+
     def jobs(self, after_job_id: str | None, limit: int) -> list[tuple[str, bytes]]:
         """See Store."""
         self._check_open()
@@ -190,7 +197,9 @@ class MemoryStore:
 
     def _put_state(self, job_id: str, header: IndexHeader, state: bytes | None) -> None:
         old = self._states.pop(job_id, None)
+        deltas: dict[bytes, int] = {}
         if old is not None:
+            tally(deltas, old[0].counted, -1)
             if old[0].deadline_ms is not None:
                 del self._due[bisect.bisect_left(self._due, (old[0].deadline_ms, job_id.encode()))]
             for key in old[0].ready:
@@ -201,6 +210,8 @@ class MemoryStore:
                 bisect.insort(self._due, (header.deadline_ms, job_id.encode()))
             for key in header.ready:
                 bisect.insort(self._ready, (key.encode(), key))
+            tally(deltas, header.counted, 1)
+        self._tallies.add(deltas)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -215,3 +226,7 @@ class MemoryStore:
         self._ledger_offset = ledger_offset
         self._written_at_ms = now_ms
         self._meta.update(meta or {})
+
+
+def _header_of(change: LedgerChange) -> IndexHeader:
+    return IndexHeader(change.deadline_ms, change.ready, change.tenant, change.queue, change.pending, change.leased)

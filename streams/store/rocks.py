@@ -50,6 +50,7 @@ from rocksdict import (
 )
 
 from streams.store.interface import (
+    COUNTS_NOTHING,
     Counted,
     DueEntry,
     IndexHeader,
@@ -69,7 +70,7 @@ from streams.store.interface import (
     tenant_in,
     unpack_header,
 )
-from streams.store.tallies import Tallies, count
+from streams.store.tallies import Tallies, tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -108,7 +109,7 @@ _MARK: Final = "DISCARD"
 _HEADER_LENGTH_BYTES: Final = 4
 
 _Index = tuple[int | None, tuple[bytes, ...], Counted]  # deadline, encoded ready keys, what it counts for
-_NO_INDEX: Final[_Index] = (None, (), Counted())
+_NO_INDEX: Final[_Index] = (None, (), COUNTS_NOTHING)
 
 
 class _Position(msgspec.Struct, frozen=True, array_like=True):
@@ -231,8 +232,8 @@ class _Pending:
             self.jobs_delta += 1
             old = _NO_INDEX
         if counted != old[2]:
-            count(self.tally_deltas, old[2], -1)
-            count(self.tally_deltas, counted, 1)
+            tally(self.tally_deltas, old[2], -1)
+            tally(self.tally_deltas, counted, 1)
         if deadline_ms != old[0]:
             self._drop_due(job, old[0])
             if deadline_ms is not None:
@@ -255,7 +256,7 @@ class _Pending:
             self.batch.delete(_STATE + job)
             self._drop_due(job, old[0])
             self._drop_ready(old[1])
-            count(self.tally_deltas, old[2], -1)
+            tally(self.tally_deltas, old[2], -1)
 
     def put_definition(self, job: bytes, definition: bytes | None) -> None:
         """Put a definition, or delete it."""
@@ -511,7 +512,14 @@ class RocksStore:
         )
         pending.batch.delete(_position_key(self._batch_number))
         pending.batch.put(_position_key(self._batch_number + 1), _encode(position))
+        for key, delta in pending.tally_deltas.items():
+            total = self._tallies.totals.get(key, 0) + delta
+            if total:
+                pending.batch.put(_TALLY + key, total.to_bytes(8, "big", signed=True))
+            else:
+                pending.batch.delete(_TALLY + key)
         self._write(pending.batch, options)
+        self._tallies.add(pending.tally_deltas)
         self._batch_number += 1
         self._position = position
         if pending.due_min is not None and pending.due_min < self._due_floor:
@@ -625,7 +633,7 @@ class RocksStore:
         for job in self._all(_STATE):
             deadline_ms, keys, counted = self.index_of(job) or _NO_INDEX
             jobs += 1
-            count(deltas, counted, 1)
+            tally(deltas, counted, 1)
             ready.update(keys)
             if deadline_ms is not None:
                 due.add(deadline_ms.to_bytes(8, "big") + job)

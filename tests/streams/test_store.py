@@ -107,11 +107,14 @@ def test_a_ready_key_survives_encoding_and_gives_its_line(key: ReadyKey) -> None
     assert interface.line_prefix_of(key.encode()) == key.line.encode()
 
 
-@given(st.none() | st.integers(0, 2**62), st.lists(ready_keys, max_size=5, unique=True), names)
+counts = st.tuples(st.integers(0, 65_535), st.integers(0, 65_535))
+
+
+@given(st.none() | st.integers(0, 2**62), st.lists(ready_keys, max_size=5, unique=True), names, names, counts)
 def test_an_index_header_survives_encoding_also_as_a_prefix(
-    deadline: int | None, keys: list[ReadyKey], tenant: str
+    deadline: int | None, keys: list[ReadyKey], tenant: str, queue: str, counts: tuple[int, int]
 ) -> None:
-    header = IndexHeader(deadline, tuple(keys), tenant)
+    header = IndexHeader(deadline, tuple(keys), tenant, queue, *counts)
 
     assert IndexHeader.decode(header.encode()) == header
     assert IndexHeader.decode(header.encode() + b"the state") == header
@@ -408,7 +411,7 @@ times = st.integers(0, 40)
 
 
 def tenant_of(job: str) -> str:
-    return f"tenant of {job}"
+    return f"tenant {int(job[3:]) // 3}"
 
 
 @st.composite
@@ -422,7 +425,14 @@ def changes(draw: st.DrawFn) -> LedgerChange:
     waits = draw(st.lists(st.tuples(st.sampled_from(LINES), times), max_size=3, unique=True))
     keys = tuple(ReadyKey(*line, due, f"run{due}", job) for line, due in waits)
     return LedgerChange(
-        job, state=draw(st.binary(max_size=8)), deadline_ms=draw(st.none() | times), ready=keys, tenant=tenant_of(job)
+        job,
+        state=draw(st.binary(max_size=8)),
+        deadline_ms=draw(st.none() | times),
+        ready=keys,
+        tenant=tenant_of(job),
+        queue=draw(st.sampled_from(["b", "c"])),
+        pending=draw(st.integers(0, 3)),
+        leased=draw(st.integers(0, 3)),
     )
 
 
@@ -460,7 +470,10 @@ class Model:
 def as_records(change: LedgerChange) -> list[LedgerRecord]:
     records = []
     if not isinstance(change.state, Unchanged):
-        header = IndexHeader(change.deadline_ms, change.ready, change.tenant).encode()
+        index = IndexHeader(
+            change.deadline_ms, change.ready, change.tenant, change.queue, change.pending, change.leased
+        )
+        header = index.encode()
         records.append(LedgerRecord("s", change.job_id, change.state, b"" if change.state is None else header))
     if not isinstance(change.definition, Unchanged):
         records.append(LedgerRecord("d", change.job_id, change.definition))
@@ -484,6 +497,12 @@ def check_against_model(store: Store, model: Model, low_ms: int, high_ms: int) -
     assert sum(store.ready_counts().values()) == len(waiting)
     assert store.counts == StoreCounts(len(model.states), len(waiting))
     assert store.jobs(None, 100) == [(j, model.states[j].state) for j in sorted(model.states)]
+    for tenant in ("tenant 0", "tenant 1"):
+        of_tenant = [change for change in model.states.values() if change.tenant == tenant]
+        assert store.tallies.pending(tenant) == sum(change.pending for change in of_tenant)
+        for queue in ("b", "c"):
+            assert store.tallies.leased(tenant, queue) == sum(c.leased for c in of_tenant if c.queue == queue)
+    assert all(store.tallies.totals.values()), "what is zero takes no place"
     for job in JOBS:
         assert store.definition(job) == model.definitions.get(job)
 

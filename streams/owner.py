@@ -53,6 +53,13 @@ BUSY_MS_PER_DECISION: Final = 0.05
 """Pause after a commit per decision that it carried: a few decisions cost nothing, 800 fill the busy interval (facts
 A5: the number of transactions is what is dear, not their records)."""
 
+INPUTS_WAIT_MS: Final = 20
+"""Inputs of a partition where nothing is due wait this long at most while runs are due on others: a commit takes longer
+with each partition that it touches (facts A5), and that makes due runs late, while a completion is never late."""
+
+COMMIT_MS: Final = 10
+"""About what a commit takes: one that begins so shortly before a run falls due makes it late."""
+
 DECISIONS_SHARE_MIN: Final = 20
 """Of one partition in one turn, however many partitions are busy: each gets on."""
 
@@ -152,6 +159,8 @@ class Owner:
         self._tasks: set[asyncio.Task[None]] = set()
         self._next_commit_ms = 0.0
         self._next_offers_ms = 0.0
+        self._arrived_ms: dict[int, float] = {}
+        """When the oldest input came that its shard has not looked at; what is held and missing here waits no more."""
         self.demand = DemandTable()
         self.shards: dict[int, Shard] = {}
         self.recovering: dict[int, Progress | None] = {}
@@ -170,6 +179,7 @@ class Owner:
             waiting.push(item)
         elif partition in self.shards:
             self.shards[partition].push(item)
+            self._arrived_ms.setdefault(partition, self._runtime.monotonic_ms())
             self._wake.set()
 
     def _waiting(self, partition: int) -> Inbox | None:
@@ -279,7 +289,7 @@ class Owner:
         now_ms = self._runtime.monotonic_ms()
         if now_ms >= self._next_commit_ms:
             self._share_out()
-            batches = [batch for shard in self._acting() if (batch := self._collect(shard, now_ms))]
+            batches = [batch for shard in self._taking_part(now_ms) if (batch := self._collect(shard, now_ms))]
             if self._alone and not batches:
                 self._alone.popleft()
                 self._wake.set()
@@ -298,6 +308,32 @@ class Owner:
         shard = self.shards.get(self._alone[0])
         return [] if shard is None else [shard]
 
+    def _taking_part(self, now_ms: float) -> list[Shard]:
+        """Return the shards that decide in this turn; those with inputs alone may have to wait for a later one."""
+        acting, wait_ms = self._acting(), self._inputs_wait_ms(now_ms)
+        if self._alone:
+            return acting
+        return [
+            shard
+            for shard in acting
+            if not shard.active or shard.urgent(now_ms) or (shard.inbox and self._waited_ms(shard, now_ms) >= wait_ms)
+        ]
+
+    def _inputs_wait_ms(self, now_ms: float) -> float:
+        """Return how long inputs wait at present: not at all, unless something falls due now or during their commit."""
+        shards = self.shards.values()
+        if not any(shard.inbox for shard in shards):
+            return 0.0
+        return INPUTS_WAIT_MS if any(self._due_in_ms(shard, now_ms) < COMMIT_MS for shard in shards) else 0.0
+
+    def _due_in_ms(self, shard: Shard, now_ms: float) -> float:
+        """Return the time until something of a shard falls due, or a little less."""
+        clock = self._clocks.of(shard.partition)
+        return shard.next_collect_ms() - clock.now_ms(now_ms) if shard.active and clock.ready else IDLE_WAIT_MS_MAX
+
+    def _waited_ms(self, shard: Shard, now_ms: float) -> float:
+        return now_ms - self._arrived_ms.get(shard.partition, 0.0)
+
     def _share_out(self) -> None:
         """Divide the decisions of a turn among the partitions that have something to decide."""
         busy = [shard for shard in self.shards.values() if shard.has_work()]
@@ -307,6 +343,7 @@ class Owner:
 
     def _collect(self, shard: Shard, now_ms: float) -> Batch | None:
         batch = shard.collect(now_ms) if shard.active else shard.first_batch()
+        self._arrived_ms.pop(shard.partition, None)
         for job_id, reason in shard.newly_quarantined():
             self._runtime.events.quarantined(job_id, reason)
         return batch
@@ -416,16 +453,17 @@ class Owner:
         wait_ms = offers_wait_ms = float(IDLE_WAIT_MS_MAX)
         if self._holding:
             return wait_ms
+        inputs_wait_ms = self._inputs_wait_ms(now_ms)
         for partition, shard in self.shards.items():
             clock = self._clocks.of(partition)
-            if shard.has_work() or not shard.active:
+            if not shard.active:
                 wait_ms = 0.0
-            elif clock.ready:
-                broker_now_ms = clock.now_ms(now_ms)
-                wait_ms = min(wait_ms, shard.next_collect_ms() - broker_now_ms)
-                offers_at_ms = shard.next_offers_ms(self.demand)
-                if offers_at_ms is not None:
-                    offers_wait_ms = min(offers_wait_ms, offers_at_ms - broker_now_ms)
+            if shard.inbox:
+                wait_ms = min(wait_ms, inputs_wait_ms - self._waited_ms(shard, now_ms))
+            wait_ms = min(wait_ms, self._due_in_ms(shard, now_ms))
+            offers_at_ms = shard.next_offers_ms(self.demand)
+            if clock.ready and offers_at_ms is not None:
+                offers_wait_ms = min(offers_wait_ms, offers_at_ms - clock.now_ms(now_ms))
         offers_wait_ms = max(offers_wait_ms, self._next_offers_ms - now_ms)
         return max(min(wait_ms, offers_wait_ms), self._next_commit_ms - now_ms, 0.0)
 

@@ -274,11 +274,23 @@ class Shard:
         return self._next_seq
 
     def has_work(self) -> bool:
-        """Whether collect should be called without waiting for a time."""
+        """Whether there is something to decide, be it urgent or not."""
         return bool(self.inbox) or bool(self._timers and self._timers.backlog) or not self._zone_sweep.done
 
+    def urgent(self, monotonic_ms: float) -> bool:
+        """Whether collect should be called now: a timer has gone off, or it is time to show that the owner lives."""
+        if self._timers is None or not self.clock.ready:
+            return False
+        now_ms = self.clock.now_ms(monotonic_ms)
+        self._follow_clock(now_ms)
+        self._timers.expire(now_ms)
+        idle = now_ms - self._last_marker_ms >= self._settings.idle_marker_ms
+        return idle or bool(self._timers.backlog) or not self._zone_sweep.done
+
     def next_collect_ms(self) -> int:
-        """Return the broker time at which collect should be called next, at the latest."""
+        """Return the broker time at which collect should be called next, at the latest, whatever arrives."""
+        if not self._zone_sweep.done:
+            return 0
         idle_at_ms = self._last_marker_ms + self._settings.idle_marker_ms
         timer_at_ms = None if self._timers is None else self._timers.next_at_ms()
         return idle_at_ms if timer_at_ms is None else min(idle_at_ms, timer_at_ms)

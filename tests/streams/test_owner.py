@@ -14,6 +14,7 @@ import streams.owner
 from schemas.partition import partition_for
 from streams.batch import Batch
 from streams.core.commands import Define
+from streams.owner import COMMIT_MS, INPUTS_WAIT_MS
 from streams.takeover import Progress, Takeover
 from streams.transaction import Outcome
 
@@ -603,3 +604,59 @@ async def test_the_decisions_of_a_turn_are_shared_out_among_busy_partitions(owne
         owned.deliver(partition, 0, define(make_job, on(partition)))
     owned.owner._share_out()
     assert {shard.decisions_share for shard in owned.owner.shards.values()} == {total // 2}
+
+
+@pytest.mark.parametrize(
+    ("due_in_ms", "waited_ms", "deciding"),
+    [
+        (-1, 0, {1}),  # a run is due on 1: it does not wait for the inputs of 0
+        (-1, INPUTS_WAIT_MS, {0, 1}),  # nor do these wait for ever
+        (COMMIT_MS - 5, 0, set()),  # it would fall due during their commit
+        (COMMIT_MS + 100, 0, {0}),  # nothing else to do
+    ],
+)
+async def test_inputs_alone_wait_a_little_while_runs_of_other_partitions_are_due(
+    owned: Any,
+    make_job: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    due_in_ms: int,
+    waited_ms: int,
+    deciding: set[int],
+) -> None:
+    await owned.assign(0, 1)
+    await owned.active(0, 1)
+    owned.task.cancel()
+    await asyncio.gather(owned.task, return_exceptions=True)
+    owner = owned.owner
+    now_ms = owner._runtime.monotonic_ms()
+    first, second = owner.shards[0], owner.shards[1]
+    first._zone_sweep.done = second._zone_sweep.done = True
+    due_at_ms = second.clock.now_ms(now_ms) + due_in_ms
+    monkeypatch.setattr(second, "next_collect_ms", lambda: due_at_ms)
+    monkeypatch.setattr(second, "urgent", lambda at_ms: second.clock.now_ms(at_ms) >= due_at_ms)
+    owned.deliver(0, 0, define(make_job, on(0)))
+    owner._arrived_ms[0] = now_ms - waited_ms
+
+    assert {shard.partition for shard in owner._taking_part(now_ms)} == deciding
+
+
+async def test_the_loop_sleeps_until_waiting_inputs_have_their_turn(
+    owned: Any, make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await owned.assign(0, 1)
+    await owned.active(0, 1)
+    owned.task.cancel()
+    await asyncio.gather(owned.task, return_exceptions=True)
+    owner = owned.owner
+    now_ms = owner._runtime.monotonic_ms()
+    owner._runtime = msgspec.structs.replace(owner._runtime, monotonic_ms=lambda: now_ms)
+    owner._next_commit_ms = 0.0
+    for shard in owner.shards.values():
+        shard._zone_sweep.done = True
+    due_at_ms = owner.shards[1].clock.now_ms(now_ms) + COMMIT_MS - 2
+    monkeypatch.setattr(owner.shards[1], "next_collect_ms", lambda: due_at_ms)
+    owned.deliver(0, 0, define(make_job, on(0)))
+    owner._arrived_ms[0] = now_ms - INPUTS_WAIT_MS + 3
+
+    assert owner._wait_ms() == pytest.approx(3)

@@ -64,7 +64,8 @@ def run_scheduler(settings: Settings, steps: Steps | None = None) -> int:
     set_up_logging(settings.log)
     check_layout(settings.scheduler.group_id)
     try:
-        require_topics(settings)
+        for finding in require_topics(settings):
+            structlog.get_logger("horolog.scheduler").warning("copies_away", finding=finding.sentence)
     except TopicsWrongError as error:
         sys.stderr.write(f"horologd: the scheduler does not start on these topics:\n{error}\n")
         return 1

@@ -34,6 +34,7 @@ from streams.kafka_dev import (
     find_java,
     resolve_libs,
 )
+from streams.regions import RegionError, check_regions, fail_over, restore
 from streams.topic_admin import (
     KafkaUnreachableError,
     TopicsWrongError,
@@ -84,9 +85,11 @@ app = typer.Typer(
 )
 kafka_app = _noun("A real Kafka on this machine, for development and tests.")
 topics_app = _noun("The topics that Horolog keeps everything in.")
+regions_app = _noun("Two regions under one Kafka: docs/runbook-regions.md.")
 config_app = _noun("The configuration: environment over TOML file over defaults.")
 app.add_typer(kafka_app, name="kafka")
 app.add_typer(topics_app, name="topics")
+app.add_typer(regions_app, name="regions")
 app.add_typer(config_app, name="config")
 
 
@@ -139,23 +142,40 @@ _NODE_COLUMNS = ("node_id", "state", "address", "pid", "rss_mb", "log")
 
 
 @kafka_app.command("start")
-def kafka_start(
+def kafka_start(  # noqa: PLR0917 - one parameter an option
     nodes: Annotated[int, typer.Option(min=1, max=9, help="Brokers; 3 survive the loss of one.")] = 1,
     port: Annotated[
         int, typer.Option(min=1024, max=65500, help="First port; each node takes three from here.")
     ] = PORT_DEFAULT,
     heap_mb: Annotated[int, typer.Option(min=256, max=16384, help="JVM heap of a node, MB.")] = HEAP_MB_DEFAULT,
+    regions: Annotated[
+        str, typer.Option(help="Two names, as east,west: one broker in each and a witness, every write in both.")
+    ] = "",
     root: RootOption = KAFKA_ROOT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Start Kafka in the background and return when it answers. The first time, Maven fetches its jars."""
-    cluster = KafkaCluster(root, nodes=nodes, ports=port, heap_mb=heap_mb)
+    if regions:
+        cluster = KafkaCluster.region_pair(root, _region_pair(regions), ports=port, heap_mb=heap_mb)
+    else:
+        cluster = KafkaCluster(root, nodes=nodes, ports=port, heap_mb=heap_mb)
     cluster.start()
     _print_rows(cluster.status(), _NODE_COLUMNS, output)
     servers = cluster.bootstrap_servers
+    if regions:
+        copies = ("topics.replication_factor", "topics.min_insync_replicas")
+        wanted = " ".join(f"{env_name(name)}=2" for name in copies)
+        _say(f"Topics must be in both regions: export {wanted}", output)
     if servers != load_settings().kafka.bootstrap_servers:
         _say(f"Tell the rest where it is: export {env_name('kafka.bootstrap_servers')}={servers}", output)
     _say(f"Kafka answers at {servers}. Next: horologd topics create", output)
+
+
+def _region_pair(text: str) -> tuple[str, str]:
+    first, _, second = (part.strip() for part in text.partition(","))
+    if not first or not second or first == second or "," in second:
+        raise typer.BadParameter("give two different names, as east,west", param_hint="--regions")
+    return first, second
 
 
 @kafka_app.command("fetch")
@@ -252,6 +272,49 @@ def topics_list(config: ConfigOption = None, output: OutputOption = Output.TABLE
     _print_rows(list_topics(load_settings(config)), _TOPIC_COLUMNS, output)
 
 
+# --- regions ------------------------------------------------------------------------------------------
+
+_CHANGE_COLUMNS = ("topic", "required_before", "required")
+
+
+@regions_app.command("check")
+def regions_check(
+    regions: Annotated[str, typer.Option(help="Their names, as east,west; by default the racks that answer.")] = "",
+    config: ConfigOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Judge for every topic whether an acknowledged write is in both regions; exit 1 if one need not be."""
+    rows = check_regions(load_settings(config), [name for name in regions.split(",") if name])
+    _print_rows(rows, ("topic", "required", "replicas", "in_sync", "problem"), output)
+    if any(row.problem for row in rows):
+        raise typer.Exit(EXIT_FAILED)
+    _say("Every acknowledged write is in every region.", output)
+
+
+@regions_app.command("fail-over")
+def regions_fail_over(
+    lost: Annotated[str, typer.Option(help="The region that is lost: the broker.rack of its brokers.")],
+    config: ConfigOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Go on in the other region: require only the copies that are left. Refused while the lost one answers."""
+    changed = fail_over(load_settings(config), lost)
+    _print_rows(changed, _CHANGE_COLUMNS, output)
+    _say(f"Changed {len(changed)} topics. When {lost} is back: horologd regions restore", output)
+
+
+@regions_app.command("restore")
+def regions_restore(
+    wait_seconds: Annotated[float, typer.Option(min=0.0, help="How long to wait for copies to be in sync.")] = 600.0,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Require both regions again, as soon as every copy is in sync."""
+    changed = restore(load_settings(config), wait_s=wait_seconds)
+    _print_rows(changed, _CHANGE_COLUMNS, output)
+    _say(f"Changed {len(changed)} topics. Next: horologd regions check", output)
+
+
 # --- config -------------------------------------------------------------------------------------------
 
 
@@ -323,7 +386,7 @@ def run(arguments: Sequence[str]) -> int:
             _complain(problem)
         _complain("Fix these and try again; `horologd config show` lists every setting.")
         return EXIT_USAGE
-    except (KafkaDevError, TopicsWrongError) as error:
+    except (KafkaDevError, RegionError, TopicsWrongError) as error:
         _complain(str(error))
         return EXIT_FAILED
     except KafkaException as error:

@@ -53,6 +53,9 @@ LOG_TAIL_LINES = 25
 FREE_PORT_RANGE = (20_000, 30_000)  # below the ephemeral range, so that no outgoing connection takes one
 FREE_PORT_ATTEMPTS = 5
 
+NEAREST_REPLICA = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+"""Lets consumers with a client.rack read from their own region's copy."""
+
 POM = Path(__file__).resolve().parent.parent / "deploy" / "kafka" / "pom.xml"
 LIBS_VARIABLE = "HOROLOG_KAFKA_LIBS"
 
@@ -98,7 +101,8 @@ class ClusterSpec:
 
     `advertised` maps a node id (1-based) to the `host:port` that clients are told, for a proxy in front;
     brokers then talk to each other on a listener of their own. `extra` are further server properties and
-    win over ours. `racks` has one name a node, or is empty.
+    win over ours. `racks` has one name a node, or is empty. The last `witnesses` nodes are controllers only: they
+    vote, and hold no data.
     """
 
     ports: tuple[NodePorts, ...]
@@ -109,6 +113,7 @@ class ClusterSpec:
     min_insync_replicas: int = 1
     extra: dict[str, str] = field(default_factory=dict)
     advertised: dict[int, str] = field(default_factory=dict)
+    witnesses: int = 0
 
 
 @dataclass(frozen=True)
@@ -311,6 +316,7 @@ class KafkaNode:
         self.node_id = node_id
         self.spec = spec
         self.ports = spec.ports[node_id - 1]
+        self.is_witness = node_id > len(spec.ports) - spec.witnesses
         self.directory = root / f"node-{node_id}"
         self.log_path = self.directory / "server.log"
         self._pid_path = self.directory / "process.json"
@@ -318,7 +324,9 @@ class KafkaNode:
 
     @property
     def address(self) -> str:
-        """Return the `host:port` that clients should use."""
+        """Return the `host:port` that clients should use; of a witness, which has no clients, the controller's."""
+        if self.is_witness:
+            return f"{HOST}:{self.ports.controller}"
         return self.spec.advertised.get(self.node_id, f"{HOST}:{self.ports.broker}")
 
     @property
@@ -354,7 +362,7 @@ class KafkaNode:
             self._tie(identity)
 
     def _require_free_ports(self) -> None:
-        wanted = [self.ports.broker, self.ports.controller]
+        wanted = [self.ports.controller] if self.is_witness else [self.ports.broker, self.ports.controller]
         wanted += [self.ports.internal] if self.spec.advertised else []
         for port in wanted:
             if not port_is_free(port):
@@ -445,11 +453,13 @@ class KafkaNode:
             return "(no log was written)"
 
     def answers(self) -> bool:
-        """Tell whether the broker answers a metadata request and lists itself."""
+        """Tell whether the broker answers a metadata request and lists itself; a witness, whether it listens."""
         address = f"{HOST}:{self.ports.broker}"
+        port = self.ports.controller if self.is_witness else self.ports.broker
         try:
-            with socket.create_connection((HOST, self.ports.broker), timeout=PROBE_TIMEOUT_S):
-                pass
+            with socket.create_connection((HOST, port), timeout=PROBE_TIMEOUT_S):
+                if self.is_witness:
+                    return True
             admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
             return self.node_id in admin.list_topics(timeout=PROBE_TIMEOUT_S).brokers
         except (OSError, KafkaException):
@@ -517,7 +527,7 @@ class KafkaNode:
         replicas, in_sync = str(spec.replication_factor), str(spec.min_insync_replicas)
         voters = ",".join(f"{n}@{HOST}:{p.controller}" for n, p in enumerate(spec.ports, start=1))
         properties = {
-            "process.roles": "broker,controller",
+            "process.roles": "controller" if self.is_witness else "broker,controller",
             "node.id": str(self.node_id),
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
@@ -549,6 +559,8 @@ class KafkaNode:
         clients = f"CLIENTS://{HOST}:{ports.broker}"
         controller = f"CONTROLLER://{HOST}:{ports.controller}"
         protocols = "CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        if self.is_witness:
+            return {"listeners": controller, "listener.security.protocol.map": protocols}
         if not self.spec.advertised:
             return {
                 "listeners": f"{clients},{controller}",
@@ -599,7 +611,10 @@ class KafkaCluster:
             cluster.bootstrap_servers
 
     A root that already holds a cluster is continued with the same id; another number of nodes is refused.
-    `replication_factor` defaults to all nodes up to 3, `min_insync_replicas` to 2 from 3 nodes on, else 1.
+    `replication_factor` defaults to all brokers up to 3, `min_insync_replicas` to 2 from 3 brokers on, else 1.
+
+    `KafkaCluster.region_pair(root, ("east", "west"))` is one broker in each of two regions and a witness, with
+    everything replicated to both: see docs/runbook-regions.md.
     """
 
     def __init__(
@@ -614,12 +629,16 @@ class KafkaCluster:
         min_insync_replicas: int | None = None,
         extra: Mapping[str, str] | None = None,
         advertised: Mapping[int, str] | None = None,
+        witnesses: int = 0,
     ) -> None:
         if not 1 <= nodes <= NODES_MAX:
             message = f"{nodes} nodes were asked for: choose 1 to {NODES_MAX} (3 survive the loss of one)."
             raise KafkaDevError(message)
         if racks and len(racks) != nodes:
             message = f"{len(racks)} racks were given for {nodes} nodes: give one a node, or none."
+            raise KafkaDevError(message)
+        if not 0 <= witnesses < nodes:
+            message = f"{witnesses} of {nodes} nodes were to be witnesses: at least one must be a broker."
             raise KafkaDevError(message)
         self.root = root
         self._ports_are_free_choice = ports == "free"
@@ -628,10 +647,11 @@ class KafkaCluster:
             cluster_id=_saved_cluster_id(root, nodes) or new_cluster_id(),
             heap_mb=heap_mb,
             racks=tuple(racks),
-            replication_factor=replication_factor or min(3, nodes),
-            min_insync_replicas=min_insync_replicas or (2 if nodes >= 3 else 1),
+            replication_factor=replication_factor or min(3, nodes - witnesses),
+            min_insync_replicas=min_insync_replicas or (2 if nodes - witnesses >= 3 else 1),
             extra=dict(extra or {}),
             advertised=dict(advertised or {}),
+            witnesses=witnesses,
         )
         self.nodes = self._make_nodes()
 
@@ -651,6 +671,34 @@ class KafkaCluster:
             min_insync_replicas=spec.min_insync_replicas,
             extra=spec.extra,
             advertised=spec.advertised,
+            witnesses=spec.witnesses,
+        )
+
+    @classmethod
+    def region_pair(
+        cls,
+        root: Path,
+        regions: tuple[str, str],
+        *,
+        ports: int | Sequence[NodePorts] | str = PORT_DEFAULT,
+        heap_mb: int = HEAP_MB_DEFAULT,
+        extra: Mapping[str, str] | None = None,
+    ) -> KafkaCluster:
+        """Return two regions of one broker each, and a witness that keeps the quorum when one of them is lost.
+
+        With two replicas and both of them needed, an acknowledged write is in both regions; with a third replica at
+        the witness and two of three needed it might be in one region only.
+        """
+        return cls(
+            root,
+            nodes=3,
+            ports=ports,
+            heap_mb=heap_mb,
+            racks=(*regions, "witness"),
+            replication_factor=2,
+            min_insync_replicas=2,
+            extra=NEAREST_REPLICA | dict(extra or {}),
+            witnesses=1,
         )
 
     def _make_nodes(self) -> tuple[KafkaNode, ...]:
@@ -659,7 +707,7 @@ class KafkaCluster:
     @property
     def bootstrap_servers(self) -> str:
         """Return the clients' addresses of all nodes, comma separated."""
-        return ",".join(node.address for node in self.nodes)
+        return ",".join(node.address for node in self.nodes if not node.is_witness)
 
     def start(self, *, tethered: bool = False, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start what does not run yet and return when every node answers.

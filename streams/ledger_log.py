@@ -96,7 +96,9 @@ class KafkaLedgerLog:
     """On a real Kafka."""
 
     def __init__(self, settings: Settings, client: ClientConfig) -> None:
-        self._client = dict(client)
+        # From the leader, also where client.rack names a nearer copy: each assignment would first be sent there and
+        # back, and librdkafka answers a second such turn within a minute with a pause of half a second.
+        self._client = {name: value for name, value in client.items() if name != "client.rack"}
         self._ledger = topic_name(settings, Topic.LEDGER)
         self._inputs = (topic_name(settings, Topic.COMMANDS), topic_name(settings, Topic.JOB_DEFINITIONS))
         self._partitions = settings.topics.partitions

@@ -107,8 +107,8 @@ def create_topics(settings: Settings) -> list[TopicRow]:
 
     Raises KafkaUnreachableError if no broker answers, KafkaException if the cluster refuses a topic.
     """
-    admin = _admin(settings)
-    existing = _metadata(admin, settings)
+    admin = admin_client(settings)
+    existing = cluster_metadata(admin, settings)
     missing = [topic for topic in Topic if topic_name(settings, topic) not in existing]
     wanted = [
         NewTopic(
@@ -130,22 +130,22 @@ def create_topics(settings: Settings) -> list[TopicRow]:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
     # The controller answers before the brokers have learnt of the topics: whoever starts next must see them.
-    _wait_until_seen(lambda: made <= set(_metadata(admin, settings)))
+    _wait_until_seen(lambda: made <= set(cluster_metadata(admin, settings)))
     return [_row(settings, topic, "created" if name in made else "exists") for topic, name in _named(settings)]
 
 
 def list_topics(settings: Settings) -> list[TopicRow]:
     """Return every topic of the table with whether it exists."""
-    existing = _metadata(_admin(settings), settings)
+    existing = cluster_metadata(admin_client(settings), settings)
     return [_row(settings, topic, "exists" if name in existing else "missing") for topic, name in _named(settings)]
 
 
 def check_topics(settings: Settings) -> list[Finding]:
     """Return what is wrong with the topics, nothing if they can be used."""
-    admin = _admin(settings)
-    existing = _metadata(admin, settings)
+    admin = admin_client(settings)
+    existing = cluster_metadata(admin, settings)
     present = {name: existing[name] for _, name in _named(settings) if name in existing}
-    configs = _configs(admin, list(present))
+    configs = described_configs(admin, list(present))
     findings: list[Finding] = []
     for topic, name in _named(settings):
         if name not in present:
@@ -156,16 +156,30 @@ def check_topics(settings: Settings) -> list[Finding]:
     return findings
 
 
-def require_topics(settings: Settings) -> None:
-    """Return if every topic is as required; raise TopicsWrongError with all findings otherwise."""
+def require_topics(settings: Settings) -> list[Finding]:
+    """Return if every topic can be used; raise TopicsWrongError with all findings otherwise.
+
+    What is returned is to be told. While copies are away (a region is lost), fewer of them are required by the
+    operator's decision (`streams.regions`); a scheduler that refused to start then would only lengthen the outage.
+    """
     findings = check_topics(settings)
-    if findings:
-        raise TopicsWrongError(findings)
+    lowered = [finding for finding in findings if finding.setting == "min.insync.replicas"]
+    if lowered:
+        existing = cluster_metadata(admin_client(settings), settings)
+        lowered = [finding for finding in lowered if _copies_are_away(existing[finding.topic], settings)]
+    wrong = [finding for finding in findings if finding not in lowered]
+    if wrong:
+        raise TopicsWrongError(wrong)
+    return lowered
+
+
+def _copies_are_away(topic: TopicMetadata, settings: Settings) -> bool:
+    return any(len(partition.isrs) < settings.topics.min_insync_replicas for partition in topic.partitions.values())
 
 
 def repair_topics(settings: Settings) -> list[Finding]:
     """Set the properties that `check_topics` finds wrong; return what it changed. Shapes stay as they are."""
-    admin = _admin(settings)
+    admin = admin_client(settings)
     changed = [finding for finding in check_topics(settings) if finding.setting in _REASONS]
     by_topic: dict[str, list[ConfigEntry]] = {}
     for finding in changed:
@@ -198,12 +212,14 @@ def _row(settings: Settings, topic: Topic, state: str) -> TopicRow:
     return TopicRow(name, partitions, spec.policy, spec.writer, spec.meaning, state)
 
 
-def _admin(settings: Settings) -> AdminClient:
+def admin_client(settings: Settings) -> AdminClient:
+    """Return a client for questions and changes."""
     # Silent: an unreachable broker is reported once by the error that follows, not by log lines for ever.
     return AdminClient({"log_level": 0, **settings.kafka.client_config()})
 
 
-def _metadata(admin: AdminClient, settings: Settings) -> Mapping[str, TopicMetadata]:
+def cluster_metadata(admin: AdminClient, settings: Settings) -> Mapping[str, TopicMetadata]:
+    """Return what topics there are; raises KafkaUnreachableError."""
     try:
         return admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
     except KafkaException as error:
@@ -215,7 +231,8 @@ def _metadata(admin: AdminClient, settings: Settings) -> Mapping[str, TopicMetad
         raise KafkaUnreachableError(message) from error
 
 
-def _configs(admin: AdminClient, names: list[str]) -> dict[str, dict[str, str]]:
+def described_configs(admin: AdminClient, names: list[str]) -> dict[str, dict[str, str]]:
+    """Return the properties of topics, as they are in force."""
     if not names:
         return {}
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]

@@ -133,7 +133,7 @@ class Sealer:
         ledger = self._names[Topic.LEDGER]
         known = batch.before[job_id]
         key = job_id.encode()
-        previous = known.header if known else IndexHeader()
+        previous = known.header if known else None
         if job is None:
             if known is None:
                 return

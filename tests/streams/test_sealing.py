@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -19,7 +19,11 @@ from streams.sealing import (
     TRANSACTIONAL_ID_HEADER,
     UnsealableError,
 )
-from streams.store.interface import UNCHANGED, IndexHeader
+from streams.store.interface import UNCHANGED, IndexHeader, StoreIdentity
+from streams.store.rocks import open_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def by_key(batch: Batch) -> dict[bytes, Any]:
@@ -73,6 +77,16 @@ def test_the_header_of_a_state_is_what_the_indexes_hold(rig: Any, make_job: Any)
     assert name == INDEX_HEADER
     assert IndexHeader.decode(value) == rig.store.header("j")
     assert rig.store.header("j").tenant == "a"
+
+
+def test_the_store_counts_a_new_job_as_new(rig: Any, make_job: Any, tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path / "0", StoreIdentity(cluster_id="c", topic_id="t", partition=0), 0, 1)
+    rig.define(make_job("j"))
+    batch = rig.collect()
+    store.apply(batch.changes, ledger_offset=1, now_ms=0)
+    assert store.counts.jobs == 1
+    store.verify()
+    store.close()
 
 
 def test_an_unchanged_definition_is_not_written_again(rig: Any, make_job: Any) -> None:

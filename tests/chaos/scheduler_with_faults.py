@@ -13,6 +13,9 @@ input, or none, or takes any; `writes` for one that writes for so many partition
 the places of its ledger markers. `CHAOS_WITHOUT` names guards of the commit order to leave out (generation, offsets,
 flush), so that tests can show what each is for.
 
+`CHAOS_FILE_BYTES_MAX` lets no file grow beyond so many bytes, as a full disk would: writing then fails with EFBIG.
+`CHAOS_SCHEMA=newer` makes it write the next version of every record (tests/chaos/newer_schema.py).
+
 It ends when the process that started it ends, however that happens (Linux).
 """
 
@@ -21,6 +24,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -32,6 +36,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from schemas.config import load_settings
 from streams import app, membership, transaction
 from streams.transaction import FLUSH_TIMEOUT_S, OFFSETS_TIMEOUT_S, KafkaCommitter, Outcome, _StepError
+from tests.chaos import newer_schema
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -168,6 +173,12 @@ def main(directory: Path) -> int:
     """Run a scheduler under control."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    file_bytes_max = int(os.environ.get("CHAOS_FILE_BYTES_MAX", "0"))
+    if file_bytes_max:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    newer_schema.know()
+    if os.environ.get("CHAOS_SCHEMA") == "newer":
+        newer_schema.write()
     control = Control(directory)
     if "flush" in os.environ.get("CHAOS_WITHOUT", ""):
         # Without linger the records mostly leave by themselves before the offsets do; the guard is against "mostly".

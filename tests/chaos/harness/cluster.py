@@ -25,7 +25,7 @@ from streams.kafka_dev import free_ports, wait_until
 from streams.topic_admin import create_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from schemas.config import Settings
@@ -85,6 +85,11 @@ class Scheduler:
         if self._process is None:
             raise RuntimeError(f"{self.name} was never started")
         return self._process.pid
+
+    @property
+    def data_dir(self) -> Path:
+        """Where its stores lie, in a slot of its own."""
+        return Path(self._environment[env_name("scheduler.data_dir")])
 
     @property
     def exit_code(self) -> int | None:
@@ -204,9 +209,14 @@ class Cluster:
         *,
         partitions: int = 6,
         scheduler: Mapping[str, str] | None = None,
+        ways: Sequence[str] = (),
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`scheduler`: further settings by their names, as text. `say` hears every fault as it happens."""
+        """`scheduler`: further settings by their names, as text. `say` hears every fault as it happens.
+
+        `ways`: the bootstrap address of each scheduler, in the order in which they are added; the last is the
+        gateway's.
+        """
         self.environment = {
             "PATH": "/usr/bin:/bin",
             "PYTHONPATH": str(CHECKOUT),
@@ -226,6 +236,7 @@ class Cluster:
             },
         }
         self.settings: Settings = load_settings(env=self.environment)
+        self._ways = tuple(ways)
         self.partitions = partitions
         self.root = root
         self.schedulers: list[Scheduler] = []
@@ -254,6 +265,12 @@ class Cluster:
         self.schedulers.append(scheduler)
         scheduler.start()
         return scheduler
+
+    @property
+    def gateway_settings(self) -> Settings:
+        """As `settings`, by the gateway's own way to the broker."""
+        servers = {env_name("kafka.bootstrap_servers"): self._ways[-1]} if self._ways else {}
+        return load_settings(env=self.environment | servers)
 
     # --- waiting ---
 

@@ -20,8 +20,9 @@ from horolog._clock import Clock, wait_event
 from horolog._errors import WorkerStopping
 from horolog._executor import Executor
 from horolog._keeper import LeaseKeeper
-from horolog._leaser import Leaser, Slots
+from horolog._leaser import Leaser
 from horolog._outbox import Outbox
+from horolog._slots import Slots
 from horolog._transport import Transport
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class Engine:
             settings.slots,
             busy=lambda: len(self._executor.running),
             blocked=lambda: self._outbox.waiting >= max(UNDELIVERED_MIN, 4 * settings.slots),
-            queues=len(settings.queues),
+            clock=clock,
+            poll_seconds=settings.lease_poll_seconds,
         )
         self._executor = Executor(
             handlers, self._outbox, clock=clock, emit=emit, threads_max=settings.slots, on_free=self._freed
@@ -174,7 +176,6 @@ class Engine:
             emit=self._emit,
             worker_id=settings.worker_id,
             visibility_seconds=settings.visibility_seconds,
-            poll_seconds=settings.lease_poll_seconds,
             timeout_seconds=settings.request_timeout_seconds,
             take=self._take,
             give_back=self._give_back,

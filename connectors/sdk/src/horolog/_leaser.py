@@ -1,15 +1,15 @@
-"""Leases runs: long-polls one queue for as many runs as there are free slots.
+"""Leases runs: long-polls one queue for as many runs as `Slots` promises it.
 
-Slots are reserved before the request goes out, so a worker never holds more runs than it can start. An answer
-that was lost is asked for again with the same request id for `REPEAT_SECONDS`; the lease clock of its runs
-starts at the first sending, so a repeat waits only for what is left of the poll. On `close` a parked request is
-ended in a way that loses no run: the same request is sent again without waiting, and what it brings is handed to
-`give_back`.
+An answer that was lost is asked for again with the same request id for `REPEAT_SECONDS`; the lease clock of its runs
+starts at the first sending, so a repeat waits only for what is left of the poll. A parked request is ended in a way
+that loses no run: the same request is sent again without waiting. What that brings is run when the request was called
+back for its slots, and handed to `give_back` on `close`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -23,11 +23,11 @@ from horolog._wire import to_json
 
 if TYPE_CHECKING:
     from horolog._events import Emit
+    from horolog._slots import Ask, Slots
 
 REPEAT_SECONDS = 10.0  # docs/http-api.md section 4: how long a gateway keeps the answer of a lease request
 REQUESTS_MAX = 2  # one may be parked while another fetches for slots that became free
 GATHER_SECONDS = 0.003  # before a second request: slots become free in groups
-RUNS_MAX = 1_000  # docs/http-api.md section 4
 EMPTY_ANSWER_SECONDS = 0.1  # an empty answer faster than this is not a long poll; wait as after an error
 _BACKOFF_BASE_SECONDS = 0.1
 _BACKOFF_MAX_SECONDS = 5.0
@@ -35,41 +35,6 @@ _RECOVER_SECONDS = 2.0  # a drain does not wait longer for runs that may be on t
 _CONFIGURATION = frozenset({400, 401, 403, 404, 405, 413, 415, 422})
 
 TakeRuns = Callable[[list[Mapping[str, Any]], float], None]
-
-
-class Slots:
-    """The worker's slots, shared by its queues; a reserved slot is promised to a lease request."""
-
-    def __init__(self, total: int, *, busy: Callable[[], int], blocked: Callable[[], bool], queues: int) -> None:
-        self._total = total
-        self._busy = busy
-        self._blocked = blocked
-        self._share = max(1, -(-total // queues))
-        self.reserved = 0
-        self._changed = asyncio.Event()
-
-    def freed(self) -> None:
-        """Tell waiters that a slot may be free."""
-        self._changed.set()
-
-    def take(self, held: int) -> int:
-        """Reserve what is free, within this queue's share of all slots; 0 if nothing is."""
-        if self._blocked():
-            return 0
-        free = self._total - self._busy() - self.reserved
-        count = max(0, min(free, self._share - held, RUNS_MAX))
-        self.reserved += count
-        return count
-
-    def put(self, count: int) -> None:
-        """Return reserved slots."""
-        self.reserved -= count
-        self._changed.set()
-
-    async def wait(self) -> None:
-        """Wait until something has changed."""
-        self._changed.clear()
-        await self._changed.wait()
 
 
 class Leaser:
@@ -85,7 +50,6 @@ class Leaser:
         emit: Emit,
         worker_id: str,
         visibility_seconds: float,
-        poll_seconds: float,
         timeout_seconds: float,
         take: TakeRuns,
         give_back: TakeRuns,
@@ -93,18 +57,17 @@ class Leaser:
         self._queue = queue
         self._path = f"/v1/queues/{quote(queue, safe='')}/lease"
         self._slots = slots
+        self._line = slots.line()
         self._transport = transport
         self._clock = clock
         self._emit = emit
         self._worker_id = worker_id
         self._visibility_seconds = visibility_seconds
-        self._poll_seconds = poll_seconds
         self._timeout_seconds = timeout_seconds
         self._take = take
         self._give_back = give_back
         self._requests: set[asyncio.Task[None]] = set()
         self._failures = 0
-        self._held = 0
         self._answered = False
         self._closing = False
 
@@ -114,16 +77,15 @@ class Leaser:
             for request in [r for r in self._requests if r.done()]:
                 self._requests.discard(request)
                 request.result()
-            count = 0
+            ask = None
             if len(self._requests) < REQUESTS_MAX:
                 if self._requests:
                     await sleep(self._clock, GATHER_SECONDS)
-                count = self._slots.take(self._held)
-            if count == 0:
-                await self._slots.wait()
+                ask = self._slots.take(self._line)
+            if ask is None:
+                await self._slots.wait(self._line)
                 continue
-            self._held += count
-            self._requests.add(asyncio.get_running_loop().create_task(self._request(count)))
+            self._requests.add(asyncio.get_running_loop().create_task(self._request(ask)))
 
     async def close(self) -> None:
         """End all requests, giving back runs that were on their way."""
@@ -134,28 +96,29 @@ class Leaser:
         await asyncio.gather(*requests, return_exceptions=True)
         self._requests.clear()
 
-    async def _request(self, count: int) -> None:
+    async def _request(self, ask: Ask) -> None:
         request_id = uuid.uuid4().hex
         sent_at = self._clock.monotonic()
+        runs: list[Mapping[str, Any]] = []
         try:
-            runs = await self._fetch(count, request_id, sent_at)
+            runs = await self._fetch(ask, request_id, sent_at)
         except asyncio.CancelledError:
             if self._closing:
-                await self._recover(count, request_id, sent_at)
+                await self._recover(ask.count, request_id, sent_at)
             raise
         finally:
-            self._held -= count
-            self._slots.put(count)
+            self._slots.put(self._line, ask, len(runs))
         if runs:
             self._take(runs, sent_at)
 
-    async def _fetch(self, count: int, request_id: str, sent_at: float) -> list[Mapping[str, Any]]:
+    async def _fetch(self, ask: Ask, request_id: str, sent_at: float) -> list[Mapping[str, Any]]:
         """Return the leased runs; an empty list after an empty answer or once the request is too old to repeat."""
         while True:
             began = self._clock.monotonic()
             floor = 0.0
+            wait_seconds = 0.0 if ask.called_back else max(0.0, ask.wait_seconds - round(began - sent_at, 3))
             try:
-                runs = await self._ask(count, request_id, max(0.0, self._poll_seconds - round(began - sent_at, 3)))
+                runs = await self._poll(ask, request_id, wait_seconds)
             except UnreachableError as error:
                 why = str(error)
             except ApiError as error:
@@ -163,8 +126,10 @@ class Leaser:
                     raise
                 why, floor = str(error), error.retry_after_seconds or 0.0
             else:
+                if runs is None:
+                    continue
                 self._answered = True
-                if runs or self._clock.monotonic() - began >= EMPTY_ANSWER_SECONDS:
+                if runs or ask.called_back or self._clock.monotonic() - began >= EMPTY_ANSWER_SECONDS:
                     self._failures = 0
                     return runs
                 why = "an empty answer at once"
@@ -174,6 +139,27 @@ class Leaser:
             await sleep(self._clock, wait)
             if self._clock.monotonic() - sent_at > REPEAT_SECONDS:
                 return []
+
+    async def _poll(self, ask: Ask, request_id: str, wait_seconds: float) -> list[Mapping[str, Any]] | None:
+        """Return the answer; None if the request was called back while it waited, and is to be repeated.
+
+        Its connection is closed first. The gateway keeps a place or an unread answer for a repeat, wherever the call
+        was cut off.
+        """
+        if ask.called_back:
+            return await self._ask(ask.count, request_id, wait_seconds)
+        polling = asyncio.ensure_future(self._ask(ask.count, request_id, wait_seconds))
+        ask.polling = polling
+        try:
+            await asyncio.wait({polling})
+        except asyncio.CancelledError:
+            polling.cancel()
+            with contextlib.suppress(asyncio.CancelledError, UnreachableError, ApiError):
+                await polling
+            raise
+        finally:
+            ask.polling = None
+        return None if polling.cancelled() else polling.result()
 
     async def _ask(self, count: int, request_id: str, wait_seconds: float) -> list[Mapping[str, Any]]:
         body = to_json(

@@ -21,11 +21,14 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from streams.kafka_dev import KafkaCluster
 from tests.chaos.figures import table, totals
+from tests.chaos.harness.broker import Broker
+from tests.chaos.harness.broker_faults import BrokerFaults
 from tests.chaos.harness.campaign import Campaign
-from tests.chaos.harness.cluster import BROKER, CHECKOUT, Cluster
+from tests.chaos.harness.cluster import CHECKOUT, Cluster
 from tests.chaos.harness.driver import Driver, Load
+from tests.chaos.harness.healing import Healing
+from tests.chaos.harness.network_faults import NetworkFaults
 from tests.chaos.harness.results import append, measure, versions
 from tests.chaos.harness.verdict import judge
 
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from tests.chaos.harness.results import Result
     from tests.chaos.harness.verdict import Verdict
 
-SHARES: Final = {"rolling_restart": 0.5, "storm": 0.3}
+SHARES: Final = {"rolling_restart": 0.5, "storm": 0.3, "broker_gone": 0.3}
 """How often a kind is drawn, against 1 of every other."""
 
 CALM_S: Final = 3.0
@@ -62,20 +65,25 @@ def main() -> int:
     say(", ".join(f"{name} {version}" for name, version in versions().items()))
     with tempfile.TemporaryDirectory(prefix="horolog-chaos-") as scratch:
         root = chosen.keep or Path(scratch)
-        with KafkaCluster(root=Path(scratch) / "kafka", ports="free", extra=BROKER) as kafka:
-            return campaign(kafka.bootstrap_servers, root, chosen)
+        with Broker(Path(scratch) / "kafka", doors=chosen.schedulers + 2) as broker:
+            return campaign(broker, root, chosen)
 
 
-def campaign(bootstrap_servers: str, root: Path, chosen: argparse.Namespace) -> int:
+def campaign(broker: Broker, root: Path, chosen: argparse.Namespace) -> int:
     """Do faults until the time is over; judge and tell."""
     rng = random.Random(chosen.seed)  # noqa: S311 - repeatable
     session = {"scheduler.session_timeout_ms": str(chosen.session_ms)}
-    with Cluster(bootstrap_servers, f"chaos{uuid.uuid4().hex[:8]}.", root, scheduler=session, say=say) as cluster:
+    ways = [door.address for door in broker.doors]
+    name = f"chaos{uuid.uuid4().hex[:8]}."
+    with Cluster(broker.bootstrap_servers, name, root, scheduler=session, ways=ways, say=say) as cluster:
         schedulers = [cluster.add() for _ in range(chosen.schedulers)]
         cluster.wait_whole(*schedulers)
-        driver = Driver(cluster.settings, Load(seed=chosen.seed, timer_only=(0,)))
+        driver = Driver(cluster.gateway_settings, Load(seed=chosen.seed, timer_only=(0,)))
         driver.start()
         faults = Campaign(cluster, rng)
+        healing = Healing(cluster)
+        faults.kinds |= BrokerFaults(faults, broker, healing).kinds
+        faults.kinds |= NetworkFaults(faults, broker, healing).kinds
         kinds = [kind for kind in faults.kinds if not chosen.kinds or kind in chosen.kinds.split(",")]
         weights = [SHARES.get(kind, 1.0) for kind in kinds]
         ends = time.monotonic() + chosen.seconds

@@ -259,6 +259,8 @@ class Cluster:
         name = f"s{len(self.schedulers) + 1}"
         directory = self.root / name
         own = {env_name("scheduler.data_dir"): str(data_dir or directory / "data"), "CHAOS_WITHOUT": without}
+        if self._ways:
+            own[env_name("kafka.bootstrap_servers")] = self._ways[len(self.schedulers)]
         environment = self.environment | own
         (ports,) = free_ports(1)
         scheduler = Scheduler(name, directory, environment, ports.broker)

@@ -13,6 +13,7 @@ import msgspec
 
 from streams.kafka_dev import wait_until
 from tests.chaos.harness.cluster import STEPS, now_ms
+from tests.chaos.harness.store_faults import StoreFaults
 
 if TYPE_CHECKING:
     import random
@@ -59,6 +60,7 @@ class Campaign:
             "rolling_restart": self.rolling_restart,
             "storm": self.storm,
         }
+        self.kinds |= StoreFaults(self).kinds
 
     # --- kills ---
 

@@ -7,6 +7,7 @@ execution use the same ``compile_schedule``.
 from __future__ import annotations
 
 from streams.core.time.durations import parse_duration_ms
+from streams.core.time.exclusions import check_calendar, compiled_calendar
 from streams.core.time.irregular import IrregularNight, irregular_nights
 from streams.core.time.rejection import InvalidSchedule, Warning_
 from streams.core.time.schedule import Schedule, compile_schedule
@@ -55,7 +56,9 @@ __all__ = [
     "Warning_",
     "Window",
     "ZoneData",
+    "check_calendar",
     "compile_schedule",
+    "compiled_calendar",
     "irregular_nights",
     "parse_duration_ms",
     "recompute_cursor",

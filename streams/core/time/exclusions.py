@@ -8,10 +8,11 @@ a clock change, so spans never cross a segment border of the calendar's zone; ne
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from streams.core.time.civil import DAY_S, parse_day
+from streams.core.time.civil import DAY_S, END_DAY, FIRST_DAY, date_of, parse_day
 from streams.core.time.cron_fields import parse_cron
 from streams.core.time.cron_pattern import CronPattern, TimeOfDay
 from streams.core.time.rejection import InvalidSchedule
@@ -26,7 +27,15 @@ if TYPE_CHECKING:
 #: 30 years of working days; a calendar record must fit one Kafka message.
 CALENDAR_DATES_MAX = 10_000
 CALENDAR_RULES_MAX = 64
+#: Of new calendars, all rules together: every half hour is more than a calendar is for. Every question about years walks
+#: them one by one.
+CALENDAR_SPANS_A_DAY_MAX = 48
+#: Of new calendars: a rule costs up to a third of a second for all years; dates cost nothing.
+CALENDAR_RRULES_MAX = 8
+#: Calendars in use, of all tenants of one process.
+_CALENDARS_CACHED = 4_096
 Span = tuple[int, int]
+_NO_RUNS: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
 class CompiledCalendar:
@@ -42,7 +51,11 @@ class CompiledCalendar:
             )
         self.name = spec.name
         self.zone: ZoneRules = zone_data.zone(spec.time_zone)
-        self._days = frozenset(_calendar_day(text) for text in spec.dates)
+        self._dates: dict[int, list[int]] = {}
+        for text in spec.dates:
+            day = _calendar_day(text)
+            self._dates.setdefault(date_of(day).year, []).append(day)
+        self._runs: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._rrules: list[RRulePattern] = []
         self._crons: list[tuple[CronPattern, tuple[Span, ...]]] = []
         for rule in spec.rules:
@@ -51,16 +64,40 @@ class CompiledCalendar:
             else:
                 self._crons.append(_calendar_cron(rule))
 
-    def _whole_day(self, day: int) -> bool:
-        midnight = day * DAY_S
-        return day in self._days or any(rule.count_local(midnight, midnight + DAY_S) for rule in self._rrules)
+    @property
+    def spans_a_day(self) -> int:
+        """How many separate spans its cron rules exclude on a day, at most."""
+        return sum(len(runs) for _, runs in self._crons)
+
+    def warm(self) -> None:
+        """Compute every year now, so that no later question has to: seconds at most for what `check_calendar` allows."""
+        for year in range(date_of(FIRST_DAY).year, date_of(END_DAY - 1).year + 1):
+            self._runs_of(year)
+
+    def _runs_of(self, year: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the whole days that are excluded in a year as runs: their first days, and the days behind them."""
+        known = self._runs.get(year)
+        if known is None:
+            known = self._runs[year] = _runs_in(
+                sorted({*self._dates.get(year, ()), *(day for rule in self._rrules for day in rule.days_in(year))})
+            )
+        return known
+
+    def _run_at(self, day: int) -> Span | None:
+        """Return the run of whole days that holds ``day``; it ends with the year at the latest."""
+        if not FIRST_DAY <= day < END_DAY:
+            return None
+        firsts, ends = self._runs_of(date_of(day).year)
+        at = bisect_right(firsts, day) - 1
+        return (firsts[at], ends[at]) if at >= 0 and day < ends[at] else None
 
     def _local_span_at(self, local: int) -> Span | None:
         """Return the excluded local range that holds ``local``; a day can have 720 of them, so it looks, not walks."""
         day, second = divmod(local, DAY_S)
         midnight = local - second
-        if self._whole_day(day):
-            return (midnight, midnight + DAY_S)
+        run = self._run_at(day)
+        if run is not None:
+            return (run[0] * DAY_S, run[1] * DAY_S)
         for pattern, runs in self._crons:
             at = bisect_right(runs, second, key=itemgetter(0)) - 1
             if at >= 0 and second < runs[at][1] and pattern.matches_day(day):
@@ -70,7 +107,7 @@ class CompiledCalendar:
     def _local_spans(self, day: int) -> Iterator[Span]:
         """Excluded ranges of local seconds that begin on ``day``."""
         midnight = day * DAY_S
-        if self._whole_day(day):
+        if self._run_at(day) is not None:
             yield (midnight, midnight + DAY_S)
             return
         for pattern, runs in self._crons:
@@ -107,7 +144,7 @@ class Exclusions:
     """The union of a job's calendars. Instants in ms, spans cut at whole seconds."""
 
     def __init__(self, calendars: tuple[CalendarSpec, ...], zone_data: ZoneData) -> None:
-        self._calendars = tuple(CompiledCalendar(spec, zone_data) for spec in calendars)
+        self._calendars = tuple(compiled_calendar(spec, zone_data) for spec in calendars)
 
     def span_at(self, instant_ms: int) -> tuple[int, int, str] | None:
         """``[from, to)`` in ms and the calendar's name, or None if the instant is free."""
@@ -129,6 +166,49 @@ class Exclusions:
             else:
                 merged.append((start * 1000, end * 1000))
         return merged
+
+
+@lru_cache(maxsize=_CALENDARS_CACHED)
+def compiled_calendar(spec: CalendarSpec, zone_data: ZoneData) -> CompiledCalendar:
+    """Compile once for all jobs that name it."""
+    return CompiledCalendar(spec, zone_data)
+
+
+def check_calendar(spec: CalendarSpec, zone_data: ZoneData) -> None:
+    """Refuse a new calendar that cannot be read, or with which questions about a job would take long.
+
+    Raises InvalidSchedule; ``field`` is ``calendar``, ``calendar date``, ``calendar rule`` or ``time zone``, or one of a
+    rule's own.
+    """
+    days = [rule for rule in spec.rules if "FREQ=" in rule.upper()]
+    if len(days) > CALENDAR_RRULES_MAX:
+        reason, fix = f"{len(days)} rules with FREQ", f"use up to {CALENDAR_RRULES_MAX}, and dates for the rest"
+        raise InvalidSchedule("calendar rule", days[CALENDAR_RRULES_MAX], reason, fix)
+    for rule in days:
+        parts = rule.upper().replace(" ", "").split(";")
+        if any(part.startswith("COUNT=") for part in parts):
+            raise InvalidSchedule("calendar rule", rule, "COUNT is not possible in a calendar", "use UNTIL")
+        if any(part.endswith(("FREQ=HOURLY", "FREQ=MINUTELY")) for part in parts):
+            reason = "a rule excludes whole days, so a frequency below DAILY says nothing"
+            raise InvalidSchedule("calendar rule", rule, reason, "use FREQ=DAILY, or five cron fields for hours")
+    calendar = compiled_calendar(spec, zone_data)
+    if calendar.spans_a_day > CALENDAR_SPANS_A_DAY_MAX:
+        reason = f"its rules exclude {calendar.spans_a_day} separate spans on a day"
+        fix = f"use up to {CALENDAR_SPANS_A_DAY_MAX}; neighbouring minutes are one span"
+        raise InvalidSchedule("calendar rule", spec.name, reason, fix)
+
+
+def _runs_in(days: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if not days:
+        return _NO_RUNS
+    firsts, ends = [days[0]], [days[0] + 1]
+    for day in days[1:]:
+        if day == ends[-1]:
+            ends[-1] = day + 1
+        else:
+            firsts.append(day)
+            ends.append(day + 1)
+    return tuple(firsts), tuple(ends)
 
 
 def _calendar_day(text: str) -> int:

@@ -340,6 +340,18 @@ class RRulePattern:
                 total += sum(len(self._stepped_times(day)) for day in days[low:high])
         return total - self._count_in_day(first, 0, from_s % DAY_S) - self._count_in_day(last, to_s % DAY_S, DAY_S)
 
+    def days_in(self, year: int) -> tuple[int, ...]:
+        """Return the local days of a year on which it matches at all."""
+        days = self._days(year)
+        if self._listed is not None or not self._times:
+            midnights = ((day, day * DAY_S) for day in days)
+            return tuple(day for day, midnight in midnights if self.count_local(midnight, midnight + DAY_S))
+        first, from_second = divmod(self.start_s, DAY_S)
+        last, to_second = divmod(min(self._last_local, END_INSTANT_S + DAY_S), DAY_S)
+        low = bisect_left(days, first if from_second <= self._times[-1] else first + 1)
+        high = bisect_right(days, last if to_second >= self._times[0] else last - 1)
+        return tuple(days[low:high])
+
     def _count_in_day(self, day: int, from_second: int, to_second: int) -> int:
         """Count a day's matches in ``[from_second, to_second)``."""
         days = self._days(from_local_s(day * DAY_S).year)

@@ -40,9 +40,10 @@ SOURCES_CACHED = 8_192
 SCHEDULES_CACHED = 65_536
 #: Below this many slots a count with calendars steps; above it the excluded spans are subtracted.
 _COUNT_BY_STEP_MAX = 256
-#: A job whose slots are excluded in this many spans in a row has no further occurrence: 270 years of days, or 69 days
-#: of every other minute. It bounds one question to a few seconds, and validation refuses such a job.
-EXCLUDED_SPANS_MAX = 100_000
+#: A job whose slots are excluded in this many spans in a row has no further occurrence. Neighbouring days are one span,
+#: so it is more than the searchable years of days, and a year of 54 spans a day. It bounds one question to half a second,
+#: and validation refuses such a job.
+EXCLUDED_SPANS_MAX = 20_000
 
 #: Specs that hardly two jobs share and that compile in microseconds: caching them would push the others out.
 _OWN_SPECS = (OneOffSpec, LocalOneOffSpec, IntervalSpec)

@@ -170,8 +170,27 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
+class TenantPending(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of one tenant is pending in one partition; see streams.core.counted."""
+
+    tenant: str
+    pending: int
+
+
+class QueueRunning(msgspec.Struct, frozen=True, kw_only=True):
+    """How busy one queue is in one partition."""
+
+    tenant: str
+    queue: str
+    running: int
+    waiting: bool
+
+
 class OwnerView(msgspec.Struct, frozen=True, kw_only=True):
-    """Topic `owners`: who acts for a partition, and where its queries are answered."""
+    """Topic `owners`: who acts for a partition, where its queries are answered, and what counts against limits there.
+
+    The counts are those of tenants and queues that have a limit; what is left out is zero.
+    """
 
     partition: int
     generation: int
@@ -179,3 +198,5 @@ class OwnerView(msgspec.Struct, frozen=True, kw_only=True):
     transactional_id: str
     query_url: str
     since_ms: int
+    pending: tuple[TenantPending, ...] = ()
+    running: tuple[QueueRunning, ...] = ()

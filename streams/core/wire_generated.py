@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from streams.core.commands import CancelRun, Complete, Define, Delete, Fail, Grant, Heartbeat, LeaseRun, Pause, Release, ReplayRun, Reply, Resume, SkipSlot, StartBackfill, StopBackfill, Trigger, Wake
 from streams.core.definition import Definition as JobDefinition, Retry
-from streams.core.envelopes import Answer, Cause, CommandBatch, DeadLetter, Demand, HistoryEntry as HistoryRecord, LeaseView, Marker as LedgerMarker, Offer, Offers, OwnerView, QueueDemand, ReplyBatch
+from streams.core.envelopes import Answer, Cause, CommandBatch, DeadLetter, Demand, HistoryEntry as HistoryRecord, LeaseView, Marker as LedgerMarker, Offer, Offers, OwnerView, QueueDemand, QueueRunning, ReplyBatch, TenantPending
 from streams.core.events import BackfillEnded, BackfillMoved, BackfillStarted, CursorMoved, CursorNoted, DeadRunReplayed, JobCheckpoint, JobDefined, JobDeleted, JobEdited, JobFinished, JobForgotten, JobPaused, JobResumed, LeaseExpired, LeaseGranted, LeaseReleased, LeaseRenewed, OccurrencesMissed, OccurrencesSkipped, RunCancelRequested, RunCancelled, RunDied, RunFailed, RunOpened, RunRetried, RunSkipped, RunSucceeded, RunUnheld, SlotSkipRequested
 from streams.core.state import Backfill, ClosedRun, JobState, Lease, OpenRun, Pause as JobPause
 from streams.core.time.specs import CalendarIntervalSpec as CalendarIntervalSchedule, CronSpec as CronSchedule, DroppedSlot, IntervalSpec as IntervalSchedule, LocalOneOffSpec as LocalOneOffSchedule, OneOffSpec as OneOffSchedule, RRuleSpec as RRuleSchedule
@@ -4526,6 +4526,64 @@ def decode_Offers(data: bytes, at: int) -> tuple[Offers, int]:
     return Offers(gateway_id=gateway_id_, incarnation=incarnation_, partition=partition_, offers=offers_), at
 
 
+def encode_TenantPending(value: TenantPending) -> bytes:
+    return b"".join(
+        (
+            TEXTS[value.tenant],
+            NUMBERS[value.pending],
+        )
+    )
+
+
+def decode_TenantPending(data: bytes, at: int) -> tuple[TenantPending, int]:
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    tenant_ = WORDS[data[at : (at := at + size)]]
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    pending_ = number
+    return TenantPending(tenant=tenant_, pending=pending_), at
+
+
+def encode_QueueRunning(value: QueueRunning) -> bytes:
+    return b"".join(
+        (
+            TEXTS[value.tenant],
+            TEXTS[value.queue],
+            NUMBERS[value.running],
+            b"\1" if value.waiting else b"\0",
+        )
+    )
+
+
+def decode_QueueRunning(data: bytes, at: int) -> tuple[QueueRunning, int]:
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    tenant_ = WORDS[data[at : (at := at + size)]]
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    queue_ = WORDS[data[at : (at := at + size)]]
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    running_ = number
+    waiting_ = BOOLEANS[data[at]]
+    at += 1
+    return QueueRunning(tenant=tenant_, queue=queue_, running=running_, waiting=waiting_), at
+
+
 def encode_OwnerView(value: OwnerView) -> bytes:
     return b"".join(
         (
@@ -4536,6 +4594,8 @@ def encode_OwnerView(value: OwnerView) -> bytes:
             NUMBERS[len(x1 := value.query_url.encode())],
             x1,
             NUMBERS[value.since_ms],
+            array_bytes([encode_TenantPending(item) for item in x2]) if (x2 := value.pending) else b"\0",
+            array_bytes([encode_QueueRunning(item) for item in x3]) if (x3 := value.running) else b"\0",
         )
     )
 
@@ -4576,7 +4636,17 @@ def decode_OwnerView(data: bytes, at: int) -> tuple[OwnerView, int]:
     else:
         number, at = read_long(data, at)
     since_ms_ = number
-    return OwnerView(partition=partition_, generation=generation_, member_id=member_id_, transactional_id=transactional_id_, query_url=query_url_, since_ms=since_ms_), at
+    pending_: tuple[TenantPending, ...] = ()
+    if data[at]:
+        pending_, at = read_array(data, at, decode_TenantPending)
+    else:
+        at += 1
+    running_: tuple[QueueRunning, ...] = ()
+    if data[at]:
+        running_, at = read_array(data, at, decode_QueueRunning)
+    else:
+        at += 1
+    return OwnerView(partition=partition_, generation=generation_, member_id=member_id_, transactional_id=transactional_id_, query_url=query_url_, since_ms=since_ms_, pending=pending_, running=running_), at
 
 
 def encode_DeadLetter(value: DeadLetter) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from typing import Any
 
@@ -36,3 +37,12 @@ async def test_the_client_and_the_gateway_agree(api: Api) -> None:
         assert (await client.get_job("j")).state == "active"
         assert (await client.put_tenant("default", max_lease_rate_per_second=9)).max_lease_rate_per_second == 9
         assert (await client.replay_runs()).matched == 0
+
+
+async def test_the_clients_read_what_is_no_json_or_no_shape_of_ours(api: Api) -> None:
+    async with horolog.AsyncClient(api.base) as client:
+        assert (await client.live()).status == "ok"
+        assert "horolog_" in await client.metrics()
+        assert (await client.openapi())["openapi"].startswith("3.1")
+        with horolog.Client(api.base) as blocking:
+            assert "horolog_" in await asyncio.to_thread(blocking.metrics)

@@ -197,6 +197,7 @@ async def test_queues_and_readiness(client: Both) -> None:
     assert queue.ready == {"high": 0, "normal": 0, "low": 0}
     assert [it.queue for it in await client.list_queues()] == ["billing", "default"]
     assert (await client.ready()).ready is True
+    assert (await client.live()).status == "ok"
     with pytest.raises(horolog.NotFoundError, match="unknown_queue"):
         await client.get_queue("missing")
 

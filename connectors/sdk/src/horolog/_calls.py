@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar
 from urllib.parse import quote, urlencode
 
 from horolog._types import (
@@ -48,7 +48,10 @@ LEASE_WAIT_SECONDS_MAX = 20.0  # docs/http-api.md section 4
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: status, headers with lower-case names, decoded JSON body (an empty object if there was none)."""
+    """What came back: status, headers with lower-case names, decoded JSON body (an empty object if there was none).
+
+    Of a call that asks for text, the body is `{"text": ...}`.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -57,7 +60,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """One request and how to read its answer; `wait_seconds` is how long the server may hold it."""
+    """One request and how to read its answer.
+
+    `wait_seconds` is how long the server may hold it. `accept` are statuses from 300 on that are answers and no errors.
+    `wants_text`: the answer is no JSON.
+    """
 
     method: str
     path: str
@@ -66,6 +73,7 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     wait_seconds: float = 0.0
     accept: frozenset[int] = frozenset()
+    wants_text: bool = False
 
 
 class JobFields(TypedDict, total=False):
@@ -152,6 +160,11 @@ def _path(*parts: str) -> str:
 def _query(path: str, pairs: Iterable[tuple[str, Any]]) -> str:
     given = [(name, _wire_value(value)) for name, value in pairs if value is not None]
     return f"{path}?{urlencode(given)}" if given else path
+
+
+def _tokens(consistency: str | Sequence[str] | None) -> list[tuple[str, Any]]:
+    tokens = [consistency] if isinstance(consistency, str) else consistency or ()
+    return [("consistency", token) for token in tokens]
 
 
 def _headers(key: str | None = None, *, version: int | None = None, create_only: bool = False) -> dict[str, str]:
@@ -277,17 +290,17 @@ def list_jobs(
     labels: Mapping[str, str] | None = None,
     next_from: dt.datetime | None = None,
     next_until: dt.datetime | None = None,
-    consistency: str | None = None,
+    consistency: str | Sequence[str] | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Page[Job]]:
     """Return one page of jobs; pass `page.next_cursor` as `cursor` for the next.
 
-    `text` is part of a name, task or id; `consistency` the token of a change that the page must show.
+    `text` is part of a name, task or id; `consistency` the tokens of changes that the page must show.
     """
     pairs: list[tuple[str, Any]] = [("queue", queue), ("state", state), ("namePrefix", name_prefix), ("text", text)]
     pairs += [("label", f"{key}:{value}") for key, value in (labels or {}).items()]
-    pairs += [("nextFrom", next_from), ("nextUntil", next_until), ("consistency", consistency)]
+    pairs += [("nextFrom", next_from), ("nextUntil", next_until), *_tokens(consistency)]
     pairs += [("limit", limit), ("cursor", cursor)]
     return Call("GET", _query("/v1/jobs", pairs), _page(Job, "jobs"))
 
@@ -330,14 +343,14 @@ def explain_job(job_id: str, *, at: dt.datetime | None = None) -> Call[Explanati
 def pause_job(
     job_id: str, *, note: str | None = None, actor: str | None = None, until: dt.datetime | None = None
 ) -> Call[Job]:
-    """Pause a job; runs already leased go on."""
+    """Pause a job, for good or until an instant; runs already leased go on."""
     body = _given(note=note, actor=actor, until=until)
     return Call("POST", _path("jobs", job_id, "pause"), _one(Job), body, _headers())
 
 
-def resume_job(job_id: str) -> Call[Job]:
+def resume_job(job_id: str, *, note: str | None = None, actor: str | None = None) -> Call[Job]:
     """Resume a paused job."""
-    return Call("POST", _path("jobs", job_id, "resume"), _one(Job), "{}", _headers())
+    return Call("POST", _path("jobs", job_id, "resume"), _one(Job), _given(note=note, actor=actor), _headers())
 
 
 _KEEP: Any = object()
@@ -396,7 +409,7 @@ def skip_occurrence(job_id: str, *, at: dt.datetime, version: int | None = None)
 
 
 def change_jobs(
-    action: str,
+    action: Literal["pause", "resume", "delete"],
     *,
     queue: str | None = None,
     labels: Mapping[str, str] | None = None,
@@ -405,15 +418,19 @@ def change_jobs(
     job_ids: Sequence[str] | None = None,
     dry_run: bool = True,
     note: str | None = None,
+    actor: str | None = None,
     until: dt.datetime | None = None,
     limit: int | None = None,
     cursor: str | None = None,
     idempotency_key: str | None = None,
 ) -> Call[BulkChange]:
-    """Do `pause`, `resume` or `delete` to all jobs that match; only tells which unless `dry_run=False`."""
+    """Pause, resume or delete all jobs that match, a page of them; only tells which unless `dry_run=False`.
+
+    At least one of the filters is needed. `undo_change` takes `undo_token` of the answer.
+    """
     pairs = {"queue": queue, "labels": labels, "text": text, "namePrefix": name_prefix, "jobIds": job_ids}
     wanted = {name: value for name, value in pairs.items() if value is not None}
-    body = _given(filter=wanted, dryRun=dry_run, note=note, until=until, limit=limit, cursor=cursor)
+    body = _given(filter=wanted, dryRun=dry_run, note=note, actor=actor, until=until, limit=limit, cursor=cursor)
     return Call("POST", f"/v1/jobs:{quote(action, safe='')}", _one(BulkChange), body, _headers(idempotency_key))
 
 
@@ -440,6 +457,7 @@ def list_runs(
     labels: Mapping[str, str] | None = None,
     start: dt.datetime | None = None,
     end: dt.datetime | None = None,
+    consistency: str | Sequence[str] | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Page[RunRecord]]:
@@ -447,7 +465,7 @@ def list_runs(
     pairs: list[tuple[str, Any]] = [("queue", queue), ("state", state), ("outcome", outcome), ("jobId", job_id)]
     pairs += [("text", text), ("from", start), ("until", end)]
     pairs += [("label", f"{key}:{value}") for key, value in (labels or {}).items()]
-    pairs += [("limit", limit), ("cursor", cursor)]
+    pairs += [*_tokens(consistency), ("limit", limit), ("cursor", cursor)]
     return Call("GET", _query("/v1/runs", pairs), _page(RunRecord, "runs"))
 
 
@@ -468,18 +486,25 @@ def replay_runs(
     job_id: str | None = None,
     text: str | None = None,
     labels: Mapping[str, str] | None = None,
+    dead_from: dt.datetime | None = None,
+    dead_until: dt.datetime | None = None,
     dry_run: bool = True,
     rate_per_second: float | None = None,
     limit: int | None = None,
     cursor: str | None = None,
     idempotency_key: str | None = None,
 ) -> Call[Replayed]:
-    """Replay dead runs that match, a page of them; counts them only unless `dry_run=False`."""
+    """Replay dead runs that match, a page of them, at a rate; counts them only unless `dry_run=False`.
+
+    `dead_from` and `dead_until` bound when they died. Repeating the call replays nothing twice.
+    """
     body = _given(
         queue=queue,
         jobId=job_id,
         text=text,
         labels=labels,
+        deadFrom=dead_from,
+        deadUntil=dead_until,
         dryRun=dry_run,
         ratePerSecond=rate_per_second,
         limit=limit,
@@ -539,14 +564,16 @@ def release(run_id: str, lease_token: int, *, reason: str | None = None) -> Call
     return Call("POST", _path("runs", run_id, "release"), _one(ItemResult), body)
 
 
-def _batch(kind: str, items: Sequence[Mapping[str, Any]]) -> Call[tuple[ItemResult, ...]]:
-    body = to_json({"runs": [dict(item) for item in items]})
+def _batch(kind: str, items: Sequence[Mapping[str, Any]], **shared: Any) -> Call[tuple[ItemResult, ...]]:
+    body = _given(runs=[dict(item) for item in items], **shared)
     return Call("POST", f"/v1/runs:{kind}", _list(ItemResult, "runs"), body)
 
 
-def heartbeat_many(items: Sequence[Mapping[str, Any]]) -> Call[tuple[ItemResult, ...]]:
+def heartbeat_many(
+    items: Sequence[Mapping[str, Any]], *, worker_id: str | None = None, visibility_seconds: float | None = None
+) -> Call[tuple[ItemResult, ...]]:
     """Batch form; items are `{"runId", "leaseToken", ...}` as in docs/http-api.md, results in the same order."""
-    return _batch("heartbeat", items)
+    return _batch("heartbeat", items, workerId=worker_id, visibilitySeconds=visibility_seconds)
 
 
 def complete_many(items: Sequence[Mapping[str, Any]]) -> Call[tuple[ItemResult, ...]]:
@@ -585,7 +612,7 @@ def put_queue(
     description: str | None = None,
     version: int | None = None,
 ) -> Call[Queue]:
-    """Create or replace a queue's settings."""
+    """Create a queue or replace its settings: what is left out goes back to its default. `version` guards."""
     body = _given(maxRunning=max_running, maxLeaseRatePerSecond=max_lease_rate_per_second, description=description)
     return Call("PUT", _path("queues", queue), _one(Queue), body, _headers(version=version))
 
@@ -601,16 +628,41 @@ def put_tenant(
     pending_cap: int | None = None,
     max_lease_rate_per_second: float | None = None,
     weight: float | None = None,
+    version: int | None = None,
 ) -> Call[Tenant]:
-    """Set a tenant's limits."""
+    """Replace a tenant's limits: what is left out is lifted. `version` guards against others' edits."""
     body = _given(pendingCap=pending_cap, maxLeaseRatePerSecond=max_lease_rate_per_second, weight=weight)
-    return Call("PUT", _path("tenants", tenant), _one(Tenant), body, _headers())
+    return Call("PUT", _path("tenants", tenant), _one(Tenant), body, _headers(version=version))
 
 
 def _readiness(answer: Answer) -> Readiness:
-    return Readiness(answer.status == 200, tuple(answer.body.get("checks", ())))
+    status = str(answer.body.get("status", ""))
+    return Readiness(answer.status == 200, tuple(answer.body.get("checks", ())), status)
+
+
+def live() -> Call[Readiness]:
+    """Ask whether the gateway lives; one that does not is an answer, not an error."""
+    return Call("GET", "/livez", _readiness, accept=frozenset({503}))
 
 
 def ready() -> Call[Readiness]:
     """Ask whether the gateway is ready; an unready gateway is an answer, not an error."""
     return Call("GET", "/readyz", _readiness, accept=frozenset({503}))
+
+
+def _text(answer: Answer) -> str:
+    return str(answer.body["text"])
+
+
+def metrics() -> Call[str]:
+    """Return the gateway's metrics, as Prometheus reads them."""
+    return Call("GET", "/metrics", _text, wants_text=True)
+
+
+def _as_it_is(answer: Answer) -> Mapping[str, Any]:
+    return dict(answer.body)
+
+
+def openapi() -> Call[Mapping[str, Any]]:
+    """Return the gateway's OpenAPI document."""
+    return Call("GET", "/openapi.json", _as_it_is)

@@ -132,7 +132,10 @@ class _Api:
     put_queue = _Method(_calls.put_queue)
     get_tenant = _Method(_calls.get_tenant)
     put_tenant = _Method(_calls.put_tenant)
+    live = _Method(_calls.live)
     ready = _Method(_calls.ready)
+    metrics = _Method(_calls.metrics)
+    openapi = _Method(_calls.openapi)
 
 
 class AsyncClient(_Api):
@@ -173,6 +176,7 @@ class AsyncClient(_Api):
                     call.body,
                     headers=call.headers,
                     timeout_seconds=self._timeout_seconds + call.wait_seconds,
+                    wants_text=call.wants_text,
                 )
                 return _check(answer, call)
             except HorologError as error:
@@ -228,7 +232,7 @@ class Client(_Api):
             time.sleep(delay)
 
     def _exchange(self, call: Call[Any]) -> Answer:
-        headers = {"Accept": "application/json", **call.headers}
+        headers = {"Accept": "*/*" if call.wants_text else "application/json", **call.headers}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         if call.body is not None:
@@ -245,7 +249,7 @@ class Client(_Api):
             raise UnreachableError(message) from error
         self._put(connection)
         lowered = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(response.status, lowered, decode_body(raw, response.status))
+        return Answer(response.status, lowered, decode_body(raw, response.status, wants_text=call.wants_text))
 
     def _take(self, timeout_seconds: float) -> http.client.HTTPConnection:
         """Return an idle connection, or a new one; each belongs to one thread at a time."""

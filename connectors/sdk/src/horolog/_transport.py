@@ -59,6 +59,7 @@ class Transport:
         *,
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float,
+        wants_text: bool = False,
     ) -> Answer:
         """Send one request and return the answer, whatever its status. Raises UnreachableError."""
         session = self._session
@@ -70,6 +71,8 @@ class Transport:
                 skip_auto_headers=("User-Agent",),
             )
         sent = dict(headers or {})
+        if wants_text:
+            sent["Accept"] = "*/*"
         if body is not None:
             sent["Content-Type"] = _JSON
         try:
@@ -86,7 +89,7 @@ class Transport:
             message = f"{method} {path}: {error or type(error).__name__}"
             raise UnreachableError(message) from error
         lowered = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status, lowered, decode_body(raw, response.status))
+        return Answer(response.status, lowered, decode_body(raw, response.status, wants_text=wants_text))
 
     async def close(self) -> None:
         """Close the session; a later request opens a new one."""
@@ -110,11 +113,15 @@ def split_url(url: str) -> SplitResult:
     return parts
 
 
-def decode_body(raw: bytes, status: int) -> Any:
+def decode_body(raw: bytes, status: int, *, wants_text: bool = False) -> Any:
     """Return the JSON object of an answer; what a proxy sent in its place becomes an object with `detail` for errors.
+
+    Where text is wanted, a success becomes an object with `text`.
 
     Raises UnreachableError for a success that is not a JSON object: that was not the gateway.
     """
+    if wants_text and status < 300:
+        return {"text": raw.decode("utf-8", "replace")}
     if not raw:
         return {}
     try:

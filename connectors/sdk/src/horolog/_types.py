@@ -99,6 +99,7 @@ class Job:
     time_zone: str | None = None
     delay_seconds: float | None = None
     payload: Any = None
+    payload_base64: str | None = None
     retry: Mapping[str, Any] = field(default_factory=dict, metadata=_MAPPING)
     catch_up: str = "latest"
     overlap: str = "skip"
@@ -199,6 +200,7 @@ class BackfillProgress:
     """How far a backfill is; of one that ended (`state` "ended") only the id is known."""
 
     backfill_id: str
+    job_id: str = ""
     state: str = "running"
     opened: int | None = None
     remaining: int | None = None
@@ -209,9 +211,11 @@ class BackfillProgress:
 
 @dataclass(frozen=True)
 class BulkItem:
-    """What became of one job of a bulk change; `ok` is None in a dry run."""
+    """What became of one job or dead run of a bulk change; `ok` is None in a dry run."""
 
     job_id: str = ""
+    run_id: str = ""
+    new_run_id: str | None = None
     ok: bool | None = None
     code: str | None = None
     detail: str | None = None
@@ -233,12 +237,13 @@ class BulkChange:
 
 @dataclass(frozen=True)
 class Replayed:
-    """The answer to a bulk replay of dead runs."""
+    """The answer to a bulk replay of dead runs, one page of it: what became of each, and where to go on."""
 
     matched: int = 0
     replayed: int = 0
     runs: tuple[str, ...] = field(default=(), metadata=_TUPLE)
     dry_run: bool = True
+    items: tuple[BulkItem, ...] = field(default=(), metadata=_many(BulkItem))
     next_cursor: str | None = None
 
 
@@ -352,6 +357,10 @@ class ItemResult:
     next_attempt_at: dt.datetime | None = field(default=None, metadata=_TIME)
     current_attempt: int | None = None
     replayed: bool = False
+    field: str | None = None
+    limit: float | None = None
+    retry_after_seconds: float | None = None
+    run_state: str | None = None
 
 
 @dataclass(frozen=True)
@@ -360,3 +369,4 @@ class Readiness:
 
     ready: bool
     checks: tuple[Mapping[str, Any], ...] = ()
+    status: str = ""

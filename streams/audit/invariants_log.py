@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from streams.audit.log_view import short_topic
 from streams.audit.report import Place
 from streams.audit.unsaid import Unsaid
+from streams.core import events as ev
 from streams.core.apply import IllegalEvent, apply
 from streams.core.commands import LeaseRun
 
@@ -156,7 +157,7 @@ def _causes_unique(case: Case, found: Findings) -> None:
             partition=item.record.partition,
             offset=item.record.offset,
         )
-        if key in seen:
+        if key in seen and not _parked_meanwhile(seen[key], item):
             found.broke(f"{cause.name} {key} had an effect before, at offset {seen[key].record.offset}", where)
         seen[key] = item
         if cause.partition != item.record.partition:
@@ -164,6 +165,12 @@ def _causes_unique(case: Case, found: Findings) -> None:
         committed = case.view.committed.get(cause.partition)
         if key[0] == "commands" and committed is not None and cause.offset >= committed:
             found.broke(f"{cause.name} {key} had an effect, but the offset stands at {committed}", where)
+
+
+def _parked_meanwhile(first: HistoryItem, second: HistoryItem) -> bool:
+    """Tell whether a lease request woke its job (a pause was over), was parked, and had its own effect later."""
+    causes = (first.entry.cause.kind, second.entry.cause.kind)
+    return causes == ("command", "parked") and not any(isinstance(e, ev.LeaseGranted) for e in first.entry.events)
 
 
 def _commands_answered(case: Case, found: Findings) -> None:

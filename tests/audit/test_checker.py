@@ -15,7 +15,7 @@ from streams.audit.journals import ClientCall, Execution, Faults, Journals, Limi
 from streams.audit.log_view import LogView
 from streams.audit.scripted_log import START_MS
 from streams.core.commands import Heartbeat
-from streams.core.envelopes import CommandBatch, LeaseView, Marker, ReplyBatch
+from streams.core.envelopes import CommandBatch, HistoryEntry, LeaseView, Marker, ReplyBatch
 from streams.core.events import (
     JobDefined,
     JobDeleted,
@@ -451,6 +451,27 @@ def test_an_effect_whose_offset_was_not_committed_is_a_violation(script: Any) ->
     report = judge(script, committed={0: script.log.commands - 1})
 
     assert "but the offset stands at" in report.of("I7")[0].message
+
+
+@pytest.mark.parametrize(("first", "broken"), [(JobResumed, 0), (LeaseGranted, 1)])
+def test_a_parked_request_may_have_woken_its_job_before_and_granted_nothing(
+    script: Any, first: type[Any], broken: int
+) -> None:
+    earlier, _ = script.log.find(first, 0)
+    at = script.log.rows.index(earlier)
+    later = next(
+        row
+        for row in script.log.rows[at + 1 :]
+        if isinstance(row.value, HistoryEntry) and any(isinstance(event, LeaseGranted) for event in row.value.events)
+    )
+    replace = msgspec.structs.replace
+    cause = replace(earlier.value.cause, topic="horolog.commands", partition=0, offset=10_000)
+    earlier.value = replace(earlier.value, cause=replace(cause, kind="command"))
+    later.value = replace(later.value, cause=replace(cause, kind="parked"))
+
+    told = [violation.message for violation in judge(script).of("I7") if "had an effect before" in violation.message]
+
+    assert len(told) == broken
 
 
 def test_a_command_beyond_the_committed_offset_needs_no_answer(script: Any) -> None:

@@ -10,6 +10,7 @@ released, a worker stops itself before its lease could end.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -50,6 +51,8 @@ class Habits(msgspec.Struct, kw_only=True):
     fails_for_good: float = 0.01
     slow: float = 0.05
     """Runs that take up to two minutes instead of up to four seconds."""
+    stuck: float = 0.0
+    """Runs that go on, and send heartbeats, for up to twenty minutes."""
 
 
 class Books:
@@ -71,6 +74,8 @@ class Surroundings(msgspec.Struct, kw_only=True):
     commands_topic: str
     replies_topic: str
     tell_owners: Callable[[Demand], None]
+    calm: Callable[[], bool] = lambda: False
+    """Whether nothing is due for a while: nobody's demand matters then, and gateways need not tell it."""
 
     def lost(self, kind: str) -> bool:
         """Decide whether a message is lost, and write it down."""
@@ -104,7 +109,8 @@ class Gateway:
         self._position = 0
         self.workers = [Worker(self, f"{name}-w{n}", lines[n % len(lines)]) for n in range(workers)]
         around.broker.listeners[around.replies_topic].append(self._heard)
-        around.world.at(around.world.rng.uniform(0, DEMAND_EVERY_MS), self._publish)
+        self._publishes = False
+        self.stir()
 
     # --- life ---
 
@@ -121,6 +127,7 @@ class Gateway:
         self._position = self.around.broker.end(self.around.replies_topic, 0)
         for worker in self.workers:
             worker.asking = False
+        self.stir()
 
     # --- leases ---
 
@@ -220,15 +227,21 @@ class Gateway:
         elif isinstance(answer, Grant) and self.alive:
             self.release(answer)
 
+    def stir(self) -> None:
+        """Publish demand from now on, every second until it is calm."""
+        if not self._publishes:
+            self._publishes = True
+            self.around.world.at(self.around.world.rng.uniform(0, DEMAND_EVERY_MS), self._publish)
+
     def _publish(self) -> None:
         world = self.around.world
-        world.at(DEMAND_EVERY_MS, self._publish)
+        self._publishes = self.alive and not self.around.calm()
+        if self._publishes:
+            world.at(DEMAND_EVERY_MS, self._publish)
         if not self.alive or world.rng.random() < self.around.habits.message_lost:
             return
-        queues = []
-        for tenant, queue in self._lines:
-            slots = sum(worker.waits and worker.line == (tenant, queue) for worker in self.workers)
-            queues.append(QueueDemand(tenant=tenant, queue=queue, slots=slots))
+        slots = Counter(worker.line for worker in self.workers if worker.waits)
+        queues = [QueueDemand(tenant=line[0], queue=line[1], slots=slots[line]) for line in self._lines]
         self.around.tell_owners(
             Demand(
                 gateway_id=self.name,
@@ -291,6 +304,8 @@ class Executing:
         self._asleep_until_ms = 0
         rng, habits = self._world.rng, self._around.habits
         duration_ms = rng.uniform(20_000, 120_000) if rng.random() < habits.slow else rng.uniform(5, 4_000)
+        if rng.random() < habits.stuck:
+            duration_ms = rng.uniform(120_000, 1_200_000)
         self._beat()
         if rng.random() < habits.worker_dies:
             self._world.at(rng.uniform(0, duration_ms), self._die)
@@ -441,7 +456,7 @@ class Client:
         world = self._around.world
         living = [gateway for gateway in self._gateways if gateway.alive]
         if not living:
-            world.at(1_000.0, lambda: self.call(command, key, tries))
+            world.at(world.rng.uniform(500, 20_000), lambda: self.call(command, key, tries))
             return
 
         def heard(answer: Reply | Grant | None) -> None:

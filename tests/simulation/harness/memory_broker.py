@@ -23,6 +23,10 @@ TRANSACTION_TIMEOUT_MS: Final = 10_000.0
 SESSION_TIMEOUT_MS: Final = 6_000.0
 REBALANCE_TIMEOUT_MS: Final = 6_000.0
 TICK_MS: Final = 250.0
+"""Between two looks for what has timed out, while something could."""
+
+CLEAN_FROM: Final = 1_000
+"""Records behind the last cleaning that make a compacted topic worth another."""
 
 Place = tuple[str, int]
 
@@ -58,6 +62,14 @@ class Entry(NamedTuple):
     control: bool = False
 
 
+class _Cleaned:
+    """What compaction has left of a partition below an offset."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.to_offset = 0
+
+
 class _Producer:
     def __init__(self) -> None:
         self.epoch = 0
@@ -73,6 +85,8 @@ class Member:
         self.heard_ms = 0.0
         self.joined = False
         self.partitions: list[int] = []
+        self.moves: Callable[[], None] | None = None
+        """Set while the member's heartbeats go without saying: told when a rebalance begins."""
 
 
 class MemoryBroker:
@@ -89,10 +103,13 @@ class MemoryBroker:
         self.stale_refused = 0
         """Offsets of another generation that were refused: how often fencing was needed."""
         self._producers: dict[str, _Producer] = defaultdict(_Producer)
+        self._busy: dict[str, _Producer] = {}
+        """Those with an open transaction."""
         self._open: dict[Place, dict[Transaction, int]] = defaultdict(dict)
+        self._cleaned: dict[Place, _Cleaned] = defaultdict(_Cleaned)
         self._rebalance_since_ms: float | None = None
         self._member_number = 0
-        world.at(TICK_MS, self._tick)
+        self._ticks = False
 
     # --- the log ---
 
@@ -121,6 +138,22 @@ class MemoryBroker:
             ):
                 continue
             yield entry
+
+    def read_compacted(self, topic: str, partition: int, start: int) -> Iterator[Entry]:
+        """Give what is left of a compacted topic from an offset on, as a read_committed consumer sees it.
+
+        Of each key only the newest record below the last cleaning is left; `log` keeps everything for the judge.
+        """
+        place = (topic, partition)
+        cleaned, stable_end = self._cleaned[place], self.stable_end(topic, partition)
+        if stable_end - cleaned.to_offset >= CLEAN_FROM:
+            newest = {entry.key: entry for entry in cleaned.entries}
+            for entry in self.read(topic, partition, cleaned.to_offset):
+                newest[entry.key] = entry
+            cleaned.entries = sorted(newest.values(), key=lambda entry: entry.offset)
+            cleaned.to_offset = stable_end
+        yield from (entry for entry in cleaned.entries if entry.offset >= start)
+        yield from self.read(topic, partition, max(start, cleaned.to_offset))
 
     def _append(
         self,
@@ -198,7 +231,7 @@ class MemoryBroker:
 
     def stable_offset(self, place: Place) -> int | None:
         """Give the group's offset; None while a transaction that would change it is open."""
-        for producer in self._producers.values():
+        for producer in self._busy.values():
             if producer.transaction is not None and place in producer.transaction.offsets:
                 return None
         return self.committed[place]
@@ -213,6 +246,8 @@ class MemoryBroker:
         producer = self._producer(transactional_id, epoch)
         if producer.transaction is None:
             producer.transaction = Transaction(transactional_id, self.world.t_ms)
+            self._busy[transactional_id] = producer
+            self._watch()
         return producer.transaction
 
     def _end(self, producer: _Producer, *, commit: bool) -> None:
@@ -220,6 +255,7 @@ class MemoryBroker:
         if transaction is None:
             return
         producer.transaction = None
+        del self._busy[transaction.transactional_id]
         transaction.state = "committed" if commit else "aborted"
         if commit:
             self.committed.update(transaction.offsets)
@@ -241,7 +277,7 @@ class MemoryBroker:
         member = self.members[member_id]
         member.on_assigned = on_assigned
         member.joined = True
-        member.heard_ms = self.world.t_ms
+        self._heard_from(member)
         if self._rebalance_since_ms is None:
             self._rebalance()
         self._complete_if_all_joined()
@@ -258,14 +294,43 @@ class MemoryBroker:
         member = self.members.get(member_id)
         if member is None:
             return "unknown"
-        member.heard_ms = self.world.t_ms
+        self._heard_from(member)
         if self._rebalance_since_ms is not None or generation != self.generation:
             return "rebalance"
         return "ok"
 
-    def _rebalance(self) -> None:
+    def heard_until_told(self, member_id: str, moves: Callable[[], None]) -> None:
+        """Take a member's heartbeats for granted until `falls_silent`, and tell it once when a rebalance begins.
+
+        The same as a heartbeat each second, without the seconds.
+        """
+        member = self.members[member_id]
         if self._rebalance_since_ms is None:
-            self._rebalance_since_ms = self.world.t_ms
+            member.moves = moves
+        else:
+            moves()
+
+    def falls_silent(self, member_id: str) -> None:
+        """A member whose heartbeats went without saying was frozen or killed."""
+        member = self.members.get(member_id)
+        if member is not None and member.moves is not None:
+            self._heard_from(member)
+
+    def _heard_from(self, member: Member) -> None:
+        member.heard_ms = self.world.t_ms
+        member.moves = None
+        self._watch()
+
+    def _rebalance(self) -> None:
+        if self._rebalance_since_ms is not None:
+            return
+        self._rebalance_since_ms = self.world.t_ms
+        for member in [*self.members.values()]:
+            if member.moves is not None:
+                moves = member.moves
+                self._heard_from(member)
+                moves()
+        self._watch()
 
     def _complete_if_all_joined(self) -> None:
         if self._rebalance_since_ms is None or not self.members:
@@ -297,21 +362,30 @@ class MemoryBroker:
             shares[fewest].append(partition)
         return {member_id: sorted(partitions) for member_id, partitions in shares.items()}
 
+    def _watch(self) -> None:
+        """Look for what times out, as long as something could."""
+        if not self._ticks:
+            self._ticks = True
+            self.world.at(TICK_MS, self._tick)
+
     def _tick(self) -> None:
         now_ms = self.world.t_ms
-        for producer in self._producers.values():
+        for producer in [*self._busy.values()]:
             transaction = producer.transaction
             if transaction is not None and now_ms - transaction.started_ms > TRANSACTION_TIMEOUT_MS:
                 producer.epoch += 1
                 self._end(producer, commit=False)
-        silent = [m for m in self.members.values() if now_ms - m.heard_ms > SESSION_TIMEOUT_MS]
-        for member in silent:
-            self.world.note(f"the group drops {member.member_id}")
-            del self.members[member.member_id]
-            self._rebalance()
+        polled = [member for member in self.members.values() if member.moves is None]
+        for member in polled:
+            if now_ms - member.heard_ms > SESSION_TIMEOUT_MS:
+                self.world.note(f"the group drops {member.member_id}")
+                del self.members[member.member_id]
+                self._rebalance()
         since_ms = self._rebalance_since_ms
         if since_ms is not None and now_ms - since_ms > REBALANCE_TIMEOUT_MS:
             for member in [m for m in self.members.values() if not m.joined]:
                 del self.members[member.member_id]
         self._complete_if_all_joined()
-        self.world.at(TICK_MS, self._tick)
+        self._ticks = False
+        if self._busy or polled or self._rebalance_since_ms is not None:
+            self._watch()

@@ -217,7 +217,7 @@ class MemoryLedgerLog:
         """See LedgerLog."""
         for partition, stop in end.items():
             rows: list[LedgerRecordIn] = []
-            for entry in self._broker.read(self._ledger, partition, start[partition]):
+            for entry in self._broker.read_compacted(self._ledger, partition, start[partition]):
                 if entry.offset >= stop:
                     break
                 headers = dict(entry.headers)

@@ -129,9 +129,12 @@ class Consumer:
         self._moved = asyncio.Event()
         self._positions: dict[tuple[str, int], int] = {}
         self._fetching: set[tuple[str, int]] = set()
+        self._beats = False
         self.owner: Owner | None = None
-        for topic in self._topics:
-            broker.listeners[topic].append(functools.partial(self._heard, topic))
+        self._ears = {topic: functools.partial(self._heard, topic) for topic in self._topics}
+        for topic, ear in self._ears.items():
+            broker.listeners[topic].append(ear)
+        process.on_change.append(self._changed)
 
     def snapshot(self) -> Membership:
         """See LiveMembership."""
@@ -173,10 +176,12 @@ class Consumer:
             self._assignment.set_result((generation, partitions))
 
     def _beat(self) -> None:
-        """The heartbeat thread: runs while the process does."""
-        if self._process.dead:
+        """The heartbeat thread: runs while the process does. Where nothing moves, its beats go without saying."""
+        self._beats = False
+        if self._process.dead or self._process.frozen:
             return
-        if not self._process.frozen and self._member_id:
+        answer = "ok"
+        if self._member_id:
             answer = self._broker.heartbeat(self._member_id, self._generation)
             waiting = self._assignment is not None and not self._assignment.done()
             if answer != "ok" and not waiting:
@@ -185,7 +190,25 @@ class Consumer:
                 self._process.call(self._moved.set)
             elif answer == "unknown" and waiting:
                 self._member_id = self._broker.join("", self._tell)
-        self._world.at(HEARTBEAT_MS, self._beat)
+            elif answer == "ok" and not waiting:
+                self._broker.heard_until_told(self._member_id, lambda: self._beat_within(HEARTBEAT_MS))
+                return
+        self._beat_within(HEARTBEAT_MS, HEARTBEAT_MS)
+
+    def _beat_within(self, most_ms: float, least_ms: float = 0.0) -> None:
+        if not self._beats:
+            self._beats = True
+            self._world.at(self._world.rng.uniform(least_ms, most_ms), self._beat)
+
+    def _changed(self) -> None:
+        """The process was frozen, thawed or killed."""
+        if self._process.dead:
+            for topic, ear in self._ears.items():
+                self._broker.listeners[topic].remove(ear)
+        if self._process.dead or self._process.frozen:
+            self._broker.falls_silent(self._member_id)
+        else:
+            self._beat_within(HEARTBEAT_MS)
 
     def _seek(self, partitions: list[int]) -> None:
         """Start at the committed offsets, or a little below: Faust's own look at them is not a stable one."""
@@ -347,13 +370,20 @@ class OwnerProcess:
 class VirtualClients:
     """Puts the simulation in the place of librdkafka's producers and the clock's waits, until the patch is undone."""
 
-    def __init__(self, world: World, broker: MemoryBroker, weather: Weather, patch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self,
+        world: World,
+        broker: MemoryBroker,
+        weather: Weather,
+        patch: pytest.MonkeyPatch,
+        idle_wait_ms: int = IDLE_WAIT_MS,
+    ) -> None:
         self._world = world
         self._broker = broker
         self._weather = weather
         patch.setattr("streams.transaction.Producer", self._producer)
         patch.setattr("streams.owner.Takeover", self._takeover)
-        patch.setattr("streams.owner.IDLE_WAIT_MS_MAX", IDLE_WAIT_MS)
+        patch.setattr("streams.owner.IDLE_WAIT_MS_MAX", idle_wait_ms)
 
     def _producer(self, config: Mapping[str, object]) -> MemoryProducer:
         active = self._world.active

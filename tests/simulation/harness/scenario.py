@@ -11,6 +11,7 @@ satisfy every invariant.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -25,7 +26,7 @@ from streams.core.time import INSTALLED_ZONE_DATA
 from tests.simulation.harness.actors import Books, Client, Gateway, Habits, Surroundings
 from tests.simulation.harness.memory_broker import MemoryBroker
 from tests.simulation.harness.memory_client import Weather
-from tests.simulation.harness.owner_process import OwnerProcess, VirtualClients
+from tests.simulation.harness.owner_process import IDLE_WAIT_MS, OwnerProcess, VirtualClients
 from tests.simulation.harness.virtual_time import World
 from tests.simulation.harness.workload import Workload
 
@@ -84,6 +85,8 @@ class Result(msgspec.Struct, kw_only=True):
     alarms: tuple[str, ...]
     stale_refused: int
     """Commits of an old generation that the broker refused: how often fencing was needed."""
+    faults: dict[str, int]
+    """How often what was done to it."""
     view: LogView
     journals: Journals
 
@@ -100,9 +103,13 @@ class Result(msgspec.Struct, kw_only=True):
 
 def simulate(plan: Plan) -> Result:
     """Run a plan to its end and judge it."""
-    fleet = Fleet(plan)
+    return live_through(Fleet(plan))
+
+
+def live_through(fleet: Fleet) -> Result:
+    """Run a fleet to the end of its plan and judge it."""
     with pytest.MonkeyPatch.context() as patch:
-        VirtualClients(fleet.world, fleet.broker, fleet.weather, patch)
+        VirtualClients(fleet.world, fleet.broker, fleet.weather, patch, fleet.idle_wait_ms)
         try:
             fleet.run()
         finally:
@@ -113,12 +120,17 @@ def simulate(plan: Plan) -> Result:
 class Fleet:
     """Everything that takes part."""
 
+    starts_ms: tuple[int, ...] = STARTS_MS
+    idle_wait_ms = IDLE_WAIT_MS
+    scheduler = SchedulerSettings(open_runs_max=16)
+    limits = Limits(open_runs_max=16)
+
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.world = World(plan.seed, STARTS_MS[plan.seed % len(STARTS_MS)])
-        self.settings = Settings(
-            topics=TopicSettings(partitions=plan.partitions), scheduler=SchedulerSettings(open_runs_max=16)
-        )
+        self.world = World(plan.seed, self.starts_ms[plan.seed % len(self.starts_ms)])
+        self.settings = Settings(topics=TopicSettings(partitions=plan.partitions), scheduler=self.scheduler)
+        self.zone_data = INSTALLED_ZONE_DATA
+        """What owners that start from now on have."""
         self.names = {topic.value: topic_name(self.settings, topic) for topic in Topic}
         self.broker = MemoryBroker(self.world, plan.partitions)
         self.weather = Weather()
@@ -129,8 +141,9 @@ class Fleet:
         self.gateways: list[Gateway] = []
         self.faulty = True
         self._owner_number = 0
+        self._starting = 0
         self._whole_at_ms = 0.0
-        around = Surroundings(
+        self.around = around = Surroundings(
             world=self.world,
             broker=self.broker,
             habits=self.habits,
@@ -142,7 +155,11 @@ class Fleet:
         for number in range(plan.gateways):
             self.gateways.append(Gateway(around, f"gw-{number}", list(LINES), plan.workers))
         self.client = Client(around, self.gateways)
-        self.workload = Workload(
+        self.workload = self._workload()
+
+    def _workload(self) -> Workload:
+        plan = self.plan
+        return Workload(
             self.world, self.client, plan.jobs, change_every_ms=plan.change_every_ms, policies=plan.policies
         )
 
@@ -169,14 +186,14 @@ class Fleet:
             self.alarms.extend(f"{owner.name}: {failure}" for failure in owner.process.failures())
         view = self.view()
         journals = Journals(calls=tuple(self.books.calls), executions=tuple(self.books.executions))
-        limits = Limits(open_runs_max=self.settings.scheduler.open_runs_max)
         faults = Faults(faults=tuple(self.books.faults))
         return Result(
             plan=self.plan,
-            report=check(view, journals, faults, limits),
+            report=check(view, journals, faults, self.limits),
             trace=tuple(self.world.trace),
             alarms=tuple(self.alarms),
             stale_refused=self.broker.stale_refused,
+            faults=dict(Counter(fault.kind for fault in self.books.faults)),
             view=view,
             journals=journals,
         )
@@ -214,7 +231,10 @@ class Fleet:
     # --- the fleet ---
 
     def _start_owner(self, disk: dict[int, MemoryStore], delay_ms: float = 0.0) -> None:
+        self._starting += 1
+
         def start() -> None:
+            self._starting -= 1
             self._owner_number += 1
             name = f"owner-{self._owner_number}"
             self.owners.append(
@@ -224,7 +244,7 @@ class Fleet:
                     broker=self.broker,
                     weather=self.weather,
                     settings=self.settings,
-                    zone_data=INSTALLED_ZONE_DATA,
+                    zone_data=self.zone_data,
                     disk=disk,
                     send_offers=self._send_offers,
                     alarms=self.alarms,
@@ -262,18 +282,22 @@ class Fleet:
         if not self.faulty:
             return
         self._next_fault()
-        kinds = (
-            self._kill_owner,
-            self._kill_owner_at_a_step,
-            self._freeze_owner,
-            self._freeze_owner_at_a_step,
-            self._stop_owner,
-            self._join_owner,
-            self._kill_gateway,
-            self._bad_weather,
-            self._all_owners_down,
-        )
-        self.world.rng.choices(kinds, weights=(3, 6, 2, 6, 2, 2, 2, 3, 1))[0]()
+        kinds = self._kinds()
+        self.world.rng.choices([*kinds], weights=[*kinds.values()])[0]()
+
+    def _kinds(self) -> dict[Callable[[], None], int]:
+        """Give what may go wrong, and how often relative to each other."""
+        return {
+            self._kill_owner: 3,
+            self._kill_owner_at_a_step: 6,
+            self._freeze_owner: 2,
+            self._freeze_owner_at_a_step: 6,
+            self._stop_owner: 2,
+            self._join_owner: 2,
+            self._kill_gateway: 2,
+            self._bad_weather: 3,
+            self._all_owners_down: 1,
+        }
 
     def _book(self, kind: str, lasts_ms: float, target: str = "") -> None:
         """Write a fault down, together with the time in which others still suffer from it."""
@@ -347,8 +371,8 @@ class Fleet:
     def _good_weather(self) -> None:
         self.weather.slow, self.weather.lost_acks, self.weather.lost_for_good = 1.0, 0.0, 0.0
 
-    def _all_owners_down(self) -> None:
-        down_ms = self.world.rng.choice((10_000.0, 90_000.0, 240_000.0))
+    def _all_owners_down(self, down_ms: float = 0.0) -> None:
+        down_ms = down_ms or self.world.rng.choice((10_000.0, 90_000.0, 240_000.0))
         self._book("all_owners_down", down_ms)
         for owner in self._living():
             owner.kill()
@@ -366,7 +390,7 @@ class Fleet:
         self.habits.message_lost = self.habits.message_doubled = self.habits.worker_dies = self.habits.worker_sleeps = (
             0.0
         )
-        self.habits.slow = 0.0
+        self.habits.slow = self.habits.stuck = 0.0
         self.workload.quiet = True
         for gateway in self.gateways:
             if not gateway.alive:

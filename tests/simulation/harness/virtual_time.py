@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 STEP_MS: Final = 0.05
 """What one turn of a loop costs: a program that spins must not stop the world's clock."""
 
+DRIFT_MAX: Final = 500e-6
+"""A monotonic clock is slewed by at most this (kernels allow no more)."""
+
 
 class Killed(BaseException):
     """Unwinds what a killed process was doing; never seen by anything that lives."""
@@ -41,6 +44,9 @@ class World:
         self.active: BlockingCall | None = None
         self.running: Process | None = None
         self.trace: deque[str] = deque(maxlen=4_000)
+        self.threads: list[_Thread] = []
+        """Idle ones, for the next blocking call."""
+        self._until_ms = 0.0
         self._agenda: list[tuple[float, int, Callable[[], object]]] = []
         self._order = itertools.count()
 
@@ -59,16 +65,30 @@ class World:
 
     def pass_time(self, delay_ms: float) -> None:
         """Block the thread that has the baton; outside of one it costs no time."""
-        if self.active is not None:
+        if self.active is None:
+            return
+        if self._nothing_before(self.t_ms + delay_ms):
+            self.t_ms += delay_ms
+        else:
             self.active.wait(delay_ms)
+
+    def _nothing_before(self, at_ms: float) -> bool:
+        """Whether nobody would act until then, so that the baton need not change hands to let the time pass."""
+        if at_ms > self._until_ms or (self._agenda and self._agenda[0][0] <= at_ms):
+            return False
+        return all(process.next_ms() > at_ms for process in self.processes)
 
     def end(self) -> None:
         """Kill everything, so that no thread and no loop is left."""
         for process in [*self.processes]:
             process.kill()
+        for thread in self.threads:
+            thread.end()
+        self.threads.clear()
 
     def run(self, until_ms: float) -> None:
         """Let the world go on until a time."""
+        self._until_ms = until_ms
         while True:
             at_ms = self._agenda[0][0] if self._agenda else float("inf")
             chosen: Process | None = None
@@ -93,17 +113,30 @@ class Process:
         self.world = world
         self.name = name
         self.dead = False
-        self.frozen = False
+        self.on_change: list[Callable[[], object]] = []
+        """Told when the process was frozen, thawed or killed."""
+        self._frozen = False
         self.monotonic_offset_ms = world.rng.uniform(1e3, 1e7)
+        self.monotonic_rate = 1.0 + world.rng.uniform(-DRIFT_MAX, DRIFT_MAX)
         self.wall_skew_ms = world.rng.choice((0, 0, 0, -3_600_000, 3_600_000, 700))
         self.loop = _VirtualLoop(self)
         self._busy_until_ms = 0.0
         self._lines: dict[int, deque[BlockingCall]] = {}
         world.processes.append(self)
 
+    @property
+    def frozen(self) -> bool:
+        """Whether it is stopped for now (SIGSTOP)."""
+        return self._frozen
+
+    @frozen.setter
+    def frozen(self, frozen: bool) -> None:
+        self._frozen = frozen
+        self._changed()
+
     def monotonic_ms(self) -> float:
-        """What this process's monotonic clock shows."""
-        return self.world.t_ms + self.monotonic_offset_ms
+        """What this process's monotonic clock shows; it drifts."""
+        return self.world.t_ms * self.monotonic_rate + self.monotonic_offset_ms
 
     def wall_ms(self) -> int:
         """What this process's wall clock shows; nothing that matters may depend on it."""
@@ -153,6 +186,11 @@ class Process:
             while line:
                 line.popleft().abandon()
         self.loop.bury()
+        self._changed()
+
+    def _changed(self) -> None:
+        for told in [*self.on_change]:
+            told()
 
     def submit(self, executor: object, function: Callable[..., Any], arguments: tuple[Any, ...]) -> asyncio.Future[Any]:
         """Run a blocking call as its executor would: one after the other in each."""
@@ -178,9 +216,7 @@ class BlockingCall:
         self.future: asyncio.Future[Any] = process.loop.create_future()
         self._function = function
         self._arguments = arguments
-        self._go = threading.Semaphore(0)
-        self._back = threading.Semaphore(0)
-        self._thread: threading.Thread | None = None
+        self._thread: _Thread | None = None
         self._sleep_ms = 0.0
         self._done = False
         self._result: Any = None
@@ -206,9 +242,10 @@ class BlockingCall:
 
     def wait(self, delay_ms: float) -> None:
         """Called in the thread: give the baton back until the time has come."""
+        if self._thread is None:
+            raise RuntimeError("only a call that runs can wait")
         self._sleep_ms = delay_ms
-        self._back.release()
-        self._go.acquire()
+        self._thread.give_back()
         self.process.check()
 
     def abandon(self) -> None:
@@ -216,25 +253,60 @@ class BlockingCall:
         if self._thread is not None and not self._done and self.process.world.active is not self:
             self._hand_over()
 
-    def _hand_over(self) -> None:
-        world = self.process.world
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._main, daemon=True)
-            self._thread.start()
-        before, world.active = world.active, self
-        self._go.release()
-        self._back.acquire()
-        world.active = before
-
-    def _main(self) -> None:
-        self._go.acquire()
+    def main(self) -> None:
+        """What its thread does; what goes wrong belongs to the caller's future."""
         try:
             self.process.check()
             self._result = self._function(*self._arguments)
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller's future
             self._error = error
         self._done = True
+
+    def _hand_over(self) -> None:
+        world = self.process.world
+        if self._thread is None:
+            self._thread = world.threads.pop() if world.threads else _Thread()
+            self._thread.call = self
+        before, world.active = world.active, self
+        self._thread.hand_over()
+        world.active = before
+        if self._done:
+            world.threads.append(self._thread)
+
+
+class _Thread:
+    """A thread for one blocking call after the other; to start one for each costs more than most of them do."""
+
+    def __init__(self) -> None:
+        self.call: BlockingCall | None = None
+        self._go = threading.Lock()
+        self._back = threading.Lock()
+        self._go.acquire()
+        self._back.acquire()
+        threading.Thread(target=self._main, daemon=True).start()
+
+    def hand_over(self) -> None:
+        """Let it run, and wait until it has given the baton back."""
+        self._go.release()
+        self._back.acquire()
+
+    def give_back(self) -> None:
+        """Called in the thread: let the world go on, and wait for the baton."""
         self._back.release()
+        self._go.acquire()
+
+    def end(self) -> None:
+        """Let the thread end. It must be idle."""
+        self.call = None
+        self._go.release()
+
+    def _main(self) -> None:
+        while True:
+            self._go.acquire()
+            if self.call is None:
+                return
+            self.call.main()
+            self._back.release()
 
 
 class _Instant:

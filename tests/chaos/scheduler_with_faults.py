@@ -16,18 +16,17 @@ flush), so that tests can show what each is for.
 `CHAOS_FILE_BYTES_MAX` lets no file grow beyond so many bytes, as a full disk would: writing then fails with EFBIG.
 `CHAOS_SCHEMA=newer` makes it write the next version of every record (tests/chaos/newer_schema.py).
 
-It ends when the process that started it ends, however that happens (Linux).
+SIGUSR1 makes it write all its stacks to its log. It ends when the process that started it ends, however that happens
+(Linux).
 """
 
 from __future__ import annotations
 
-import ctypes
-import json
+import faulthandler
 import os
 import resource
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,64 +36,15 @@ from schemas.config import load_settings
 from streams import app, membership, transaction
 from streams.transaction import FLUSH_TIMEOUT_S, OFFSETS_TIMEOUT_S, KafkaCommitter, Outcome, _StepError
 from tests.chaos import newer_schema
+from tests.chaos.control import Control, end_with_parent
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
     from streams.transaction import Committed, Receipt, Transaction
 
-PR_SET_PDEATHSIG: Final = 1
 LINGER_MS: Final = 3_000
-ACTIONS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 REFUSED: Final = (Outcome.STALE, Outcome.ABORTED, Outcome.POISONED)
-
-
-class Control:
-    """The order of the moment, and the journal. `Steps` of the scheduler."""
-
-    def __init__(self, directory: Path) -> None:
-        self._order_path = directory / "order.json"
-        self._journal = (directory / "journal.jsonl").open("a", buffering=1)
-        self._seen = 0
-        self._order: dict[str, Any] | None = None
-        self._skip = 0
-        self.consumes = True
-        """Whether the transaction in flight consumes an input record."""
-        self.writes = 0
-        """For how many partitions it writes."""
-
-    def before(self, step: str) -> None:
-        """Obey the order if this is its moment."""
-        self._read()
-        order = self._order
-        if order is None or order["step"] != step:
-            return
-        if order["inputs"] not in ("any", "some" if self.consumes else "none"):
-            return
-        if self.writes < order["writes"]:
-            return
-        if self._skip > 0:
-            self._skip -= 1
-            return
-        self._order = None
-        self.write("hit", order=order["id"], step=step, action=order["action"])
-        os.kill(os.getpid(), ACTIONS[order["action"]])
-
-    def write(self, what: str, **fields: object) -> None:
-        """Add a line to the journal; it is with the kernel when this returns."""
-        line = {"what": what, "at_ms": time.time_ns() // 1_000_000, "pid": os.getpid(), **fields}
-        self._journal.write(json.dumps(line) + "\n")
-
-    def _read(self) -> None:
-        try:
-            stamp = self._order_path.stat().st_mtime_ns
-        except FileNotFoundError:
-            return
-        if stamp == self._seen:
-            return
-        self._seen = stamp
-        self._order = json.loads(self._order_path.read_text())
-        self._skip = self._order["skip"] if self._order else 0
 
 
 class JournallingCommitter(KafkaCommitter):
@@ -171,14 +121,14 @@ def _lingering(config: dict[str, Any]) -> Producer:
 
 def main(directory: Path) -> int:
     """Run a scheduler under control."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     file_bytes_max = int(os.environ.get("CHAOS_FILE_BYTES_MAX", "0"))
     if file_bytes_max:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     newer_schema.know()
     if os.environ.get("CHAOS_SCHEMA") == "newer":
         newer_schema.write()
+    faulthandler.register(signal.SIGUSR1)  # all stacks go to the log: what a process that stands still waits for
     control = Control(directory)
     if "flush" in os.environ.get("CHAOS_WITHOUT", ""):
         # Without linger the records mostly leave by themselves before the offsets do; the guard is against "mostly".

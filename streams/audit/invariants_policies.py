@@ -69,6 +69,7 @@ class _Backfill(msgspec.Struct):
     from_ms: int
     definition: Definition
     opened: list[int] = []
+    opened_last_at_ms: int = 0
     edited: bool = False
 
 
@@ -466,7 +467,10 @@ class _Life:
             self._broke(f"a backfill's run in lane {event.lane}", event.run_id)
         if backfill.opened and event.scheduled_at_ms <= backfill.opened[-1]:
             self._broke("a backfill goes backwards", event.run_id)
+        if backfill.opened and event.at_ms < backfill.opened_last_at_ms + backfill.started.interval_ms:
+            self._broke("a backfill's run was opened before its rate allows it", event.run_id)
         backfill.opened.append(event.scheduled_at_ms)
+        backfill.opened_last_at_ms = event.at_ms
 
     def _prefix(self, backfill_id: str) -> str:
         return f"run_{self.story.job_id}_{backfill_id}."
@@ -524,6 +528,7 @@ class _Life:
         for name, backfill in self.backfills.items():
             going = sum(run_id.startswith(self._prefix(name)) for run_id in self.open)
             since_ms = self._since.timestamp_ms if self._since else 0
+            since_ms = max(since_ms, backfill.opened_last_at_ms + backfill.started.interval_ms)
             if going < backfill.started.concurrent_runs_max and since_ms < late_ms:
                 self._broke(f"backfill {name} stands still with {going} open runs")
             if not backfill.edited:

@@ -30,6 +30,7 @@ from streams.core.events import (
     JobForgotten,
     JobPaused,
     JobResumed,
+    KeyUsed,
     LeaseExpired,
     LeaseGranted,
     LeaseReleased,
@@ -48,7 +49,16 @@ from streams.core.events import (
     SlotSkipRequested,
 )
 from streams.core.illegal import IllegalEvent
-from streams.core.state import BACKFILLS_ENDED_MAX, Backfill, Job, JobState, Pause
+from streams.core.state import (
+    BACKFILLS_ENDED_MAX,
+    KEY_MEMO_BYTES_MAX,
+    KEYS_MAX,
+    Backfill,
+    Job,
+    JobState,
+    KeyUse,
+    Pause,
+)
 from streams.core.time import LocalOneOffSpec, OneOffSpec
 
 if TYPE_CHECKING:
@@ -124,6 +134,8 @@ def apply(job: Job | None, event: AnyEvent) -> Job | None:  # noqa: C901, PLR091
             return _backfill_moved(job, event)
         case BackfillEnded():
             return _backfill_ended(job, event)
+        case KeyUsed():
+            return _key_used(job, event)
         case _:
             assert_never(event)
 
@@ -174,6 +186,8 @@ def _defined(job: Job | None, event: JobDefined) -> Job:
         lease_token_last=before.lease_token_last,
         last_lease_at_ms=before.last_lease_at_ms,
         checkpoint_at_ms=first_checkpoint_ms(before.job_id, event.at_ms),
+        updated_at_ms=event.at_ms,
+        keys=before.keys,
     )
     return Job(state, event.definition)
 
@@ -199,6 +213,7 @@ def _edited(job: Job, event: JobEdited) -> Job:
         zone_data=event.zone_data,
         forget_at_ms=0,
         checkpoint_at_ms=state.checkpoint_at_ms or first_checkpoint_ms(state.job_id, event.at_ms),
+        updated_at_ms=event.at_ms,
     )
     return Job(after, event.definition)
 
@@ -219,6 +234,7 @@ def _deleted(job: Job, event: JobDeleted) -> Job:
         missed_until_ms=0,
         forget_at_ms=event.forget_at_ms,
         checkpoint_at_ms=0,
+        updated_at_ms=event.at_ms,
     )
     return Job(after, None)
 
@@ -310,6 +326,11 @@ def _backfill_started(job: Job, event: BackfillStarted) -> Job:
         cursor_at_ms=event.cursor_at_ms,
         until_ms=event.until_ms,
         concurrent_runs_max=event.concurrent_runs_max,
+        interval_ms=event.interval_ms,
+        started_at_ms=event.at_ms,
+        first_at_ms=event.cursor_at_ms,
+        last_at_ms=event.last_at_ms,
+        runs_total=event.runs_total,
     )
     after = replace(
         state,
@@ -323,18 +344,18 @@ def _backfill_started(job: Job, event: BackfillStarted) -> Job:
 
 def _backfill_moved(job: Job, event: BackfillMoved) -> Job:
     backfill = _backfill(job, event)
+    moved = replace(backfill, opened=backfill.opened + 1, opened_last_at_ms=event.at_ms)
     if event.cursor_at_ms is None:
-        return _without_backfill(job, event.backfill_id)
+        return _end_backfill(job, moved, event.at_ms, "completed")
     if event.cursor_at_ms <= backfill.cursor_at_ms:
         _refuse(job, event, f"a cursor after {backfill.cursor_at_ms}")
-    moved = replace(backfill, cursor_at_ms=event.cursor_at_ms, opened=backfill.opened + 1)
+    moved = replace(moved, cursor_at_ms=event.cursor_at_ms)
     backfills = tuple(moved if item is backfill else item for item in job.state.backfills)
     return Job(replace(job.state, backfills=backfills), job.definition)
 
 
 def _backfill_ended(job: Job, event: BackfillEnded) -> Job:
-    _backfill(job, event)
-    return _without_backfill(job, event.backfill_id)
+    return _end_backfill(job, _backfill(job, event), event.at_ms, event.reason)
 
 
 def _backfill(job: Job, event: BackfillMoved | BackfillEnded) -> Backfill:
@@ -344,14 +365,30 @@ def _backfill(job: Job, event: BackfillMoved | BackfillEnded) -> Backfill:
     _refuse(job, event, f"a backfill {event.backfill_id}")
 
 
-def _without_backfill(job: Job, backfill_id: str) -> Job:
+def _end_backfill(job: Job, backfill: Backfill, at_ms: int, reason: str) -> Job:
+    """Remember how far it came; the oldest of these is forgotten."""
     state = job.state
+    ended = replace(backfill, ended_at_ms=at_ms, ended_by=reason)
     after = replace(
         state,
-        backfills=tuple(item for item in state.backfills if item.backfill_id != backfill_id),
-        backfills_ended=(*state.backfills_ended, backfill_id)[-BACKFILLS_ENDED_MAX:],
+        backfills=tuple(item for item in state.backfills if item.backfill_id != backfill.backfill_id),
+        backfills_ended=(*state.backfills_ended, ended)[-BACKFILLS_ENDED_MAX:],
     )
     return Job(after, job.definition)
+
+
+def _key_used(job: Job, event: KeyUsed) -> Job:
+    """Remember one more key; the oldest is forgotten, and so are the oldest memos."""
+    if job.key_use(event.key) is not None:
+        _refuse(job, event, f"a key that is not {event.key!r}")
+    use = KeyUse(key=event.key, body=event.body, version=job.state.version, memo=event.memo)
+    bytes_left = KEY_MEMO_BYTES_MAX
+    kept: list[KeyUse] = []
+    for item in reversed((*job.state.keys, use)[-KEYS_MAX:]):
+        fits = len(item.memo) <= bytes_left
+        bytes_left = bytes_left - len(item.memo) if fits else 0
+        kept.append(item if fits else replace(item, memo=b""))
+    return Job(replace(job.state, keys=tuple(reversed(kept))), job.definition)
 
 
 def _is_one_off(definition: Definition) -> bool:

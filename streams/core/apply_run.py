@@ -6,19 +6,23 @@ replaced, closed or added.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, cast
 
 from msgspec.structs import replace
 
 from streams.core.checkpoint import first_checkpoint_ms
 from streams.core.illegal import IllegalEvent
 from streams.core.state import (
+    ATTEMPTS_BYTES_MAX,
+    ATTEMPTS_KEPT_MAX,
     CLOSED_RUNS_MAX,
     DEAD_PAYLOAD_BYTES_MAX,
     DEAD_RUNS_MAX,
     ERROR_CHARS_MAX,
     FORGET_AFTER_MS,
+    RESULT_KEPT_BYTES_MAX,
     ClosedRun,
+    EndedAttempt,
     Job,
     JobState,
     Lease,
@@ -45,6 +49,11 @@ if TYPE_CHECKING:
         RunUnheld,
     )
     from streams.core.state import RunOutcome
+
+R = TypeVar("R", OpenRun, ClosedRun)
+
+ATTEMPT_BYTES: Final = 40
+"""What an attempt takes in the state beside its texts."""
 
 
 def opened(job: Job, event: RunOpened) -> Job:
@@ -143,7 +152,7 @@ def released(job: Job, event: LeaseReleased) -> Job:
 def expired(job: Job, event: LeaseExpired) -> Job:
     """End a silent lease; the verdict on the run is the next event."""
     run = _run(job, event, event.run_id)
-    _lease(job, event, run, event.lease_token)
+    lease = _lease(job, event, run, event.lease_token)
     after = replace(
         run,
         lease=None,
@@ -151,23 +160,26 @@ def expired(job: Job, event: LeaseExpired) -> Job:
         silent_grants=0 if event.counted else run.silent_grants + 1,
         ended_token=event.lease_token,
         ended_by="expiring",
+        attempts=_with_attempt(run, lease, at_ms=event.at_ms, end=event.reason, error=""),
     )
-    return _lease_ended(job, event.at_ms, _swapped(job.state.open, run, after))
+    return _within_attempts(_lease_ended(job, event.at_ms, _swapped(job.state.open, run, after)), after)
 
 
 def failed(job: Job, event: RunFailed) -> Job:
     """End a failed attempt; the verdict on the run is the next event."""
     run = _run(job, event, event.run_id)
-    _lease(job, event, run, event.lease_token)
+    lease = _lease(job, event, run, event.lease_token)
+    error = event.error[:ERROR_CHARS_MAX]
     after = replace(
         run,
         lease=None,
         silent_grants=0,
-        error=event.error[:ERROR_CHARS_MAX],
+        error=error,
         ended_token=event.lease_token,
         ended_by="failing",
+        attempts=_with_attempt(run, lease, at_ms=event.at_ms, end="failed", error=error),
     )
-    return _lease_ended(job, event.at_ms, _swapped(job.state.open, run, after))
+    return _within_attempts(_lease_ended(job, event.at_ms, _swapped(job.state.open, run, after)), after)
 
 
 def retried(job: Job, event: RunRetried) -> Job:
@@ -193,7 +205,7 @@ def succeeded(job: Job, event: RunSucceeded) -> Job:
     """Close the run under its current token (I5)."""
     run = _run(job, event, event.run_id)
     _lease(job, event, run, event.lease_token)
-    return _closed(job, run, "succeeded", at_ms=event.at_ms, lease_token=event.lease_token)
+    return _closed(job, run, "succeeded", at_ms=event.at_ms, lease_token=event.lease_token, result=event.result)
 
 
 def skipped(job: Job, event: RunSkipped) -> Job:
@@ -276,6 +288,48 @@ def _swapped(runs: tuple[OpenRun, ...], before: OpenRun, after: OpenRun) -> tupl
     return tuple(after if run is before else run for run in runs)
 
 
+def _with_attempt(run: OpenRun, lease: Lease, *, at_ms: int, end: str, error: str) -> tuple[EndedAttempt, ...]:
+    """Remember an attempt that ended; of many the last ones."""
+    ended = EndedAttempt(
+        attempt=run.attempt,
+        lease_token=lease.lease_token,
+        worker_id=lease.worker_id,
+        granted_at_ms=lease.granted_at_ms,
+        ended_at_ms=at_ms,
+        end=end,
+        error=error,
+    )
+    return (*run.attempts, ended)[-ATTEMPTS_KEPT_MAX:]
+
+
+def _within_attempts(job: Job, newest: OpenRun) -> Job:
+    """Let other runs forget their attempts, ended ones first, where all of them are too many bytes for the state."""
+    state = job.state
+    everything: tuple[OpenRun | ClosedRun, ...] = (*state.closed, *state.dead, *state.open)
+    excess = sum(map(_attempts_bytes, everything)) - ATTEMPTS_BYTES_MAX
+    if excess <= 0:
+        return job
+    closed, excess = _without_attempts(state.closed, excess, None)
+    dead, excess = _without_attempts(state.dead, excess, None)
+    open_runs, _ = _without_attempts(state.open, excess, newest)
+    return Job(replace(state, closed=closed, dead=dead, open=open_runs), job.definition)
+
+
+def _without_attempts(runs: tuple[R, ...], excess: int, keep: R | None) -> tuple[tuple[R, ...], int]:
+    kept: list[R] = []
+    for run in runs:
+        if excess > 0 and run.attempts and run is not keep:
+            excess -= _attempts_bytes(run)
+            kept.append(replace(run, attempts=()))
+        else:
+            kept.append(run)
+    return tuple(kept), excess
+
+
+def _attempts_bytes(run: OpenRun | ClosedRun) -> int:
+    return sum(ATTEMPT_BYTES + len(item.worker_id.encode()) + len(item.error.encode()) for item in run.attempts)
+
+
 def _lease_ended(job: Job, at_ms: int, open_runs: tuple[OpenRun, ...]) -> Job:
     """Note the end of a lease, from which a deleted job's memory counts."""
     state = job.state
@@ -295,9 +349,11 @@ def _closed(
     lease_token: int,
     reason: str = "",
     error: str = "",
+    result: bytes = b"",
 ) -> Job:
     """Move the run from the open ones to the closed or dead ones; its payload goes, except a dead trigger's."""
     is_dead = outcome == "dead"
+    result_fits = len(result) <= RESULT_KEPT_BYTES_MAX
     record = ClosedRun(
         run_id=run.run_id,
         kind=run.kind,
@@ -310,6 +366,10 @@ def _closed(
         error=error[:ERROR_CHARS_MAX],
         replays=run.replays,
         payload=run.payload if is_dead else None,
+        result=result if result_fits else b"",
+        result_dropped=not result_fits,
+        replay_of=run.replay_of,
+        attempts=run.attempts,
     )
     open_runs = () if len(job.state.open) == 1 else tuple(item for item in job.state.open if item is not run)
     state = job.state if run.lease is None else _lease_ended(job, at_ms, open_runs).state

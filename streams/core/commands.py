@@ -21,7 +21,18 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str = ""
 
 
-class Define(Command, frozen=True, kw_only=True):
+class Keyed(Command, frozen=True, kw_only=True):
+    """A command that may come with an Idempotency-Key: its repeat changes nothing, another body under it is refused."""
+
+    key: str = ""
+    """Digest of the key and of what it belongs to; empty: no key was sent."""
+    body: str = ""
+    """Digest of the request's body."""
+    memo: bytes = b""
+    """Kept with the key for as long as it is remembered; nothing in the core reads it."""
+
+
+class Define(Keyed, frozen=True, kw_only=True):
     """Create or edit. A repeat with the same `request_hash` is answered like the first and changes nothing."""
 
     definition: Definition
@@ -32,9 +43,11 @@ class Define(Command, frozen=True, kw_only=True):
     expected_version: int = 0
     """Edit only that version (`If-Match`); 0 is any."""
     actor: str = ""
+    standing: Literal["", "active", "paused"] = ""
+    """What the job shall be after this very decision; empty leaves it as it is (a new job is active)."""
 
 
-class Delete(Command, frozen=True, kw_only=True):
+class Delete(Keyed, frozen=True, kw_only=True):
     """End the job: open unleased runs close, leased ones are told to cancel."""
 
     tenant: str = ""
@@ -65,6 +78,8 @@ class Heartbeat(Command, frozen=True, kw_only=True):
     """LogAppendTime of the record that carried it; set by the owner."""
     visibility_ms: int = 0
     """The lease's length from this heartbeat on; 0 keeps it. The end that was promised before is never shortened."""
+    progress: bytes = b""
+    """How far the worker is, for people; soft state of the owner. Empty leaves what was said before."""
 
 
 class Complete(Command, frozen=True, kw_only=True):
@@ -92,7 +107,7 @@ class Release(Command, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class Pause(Command, frozen=True, kw_only=True):
+class Pause(Keyed, frozen=True, kw_only=True):
     """Open and lease nothing from now on."""
 
     tenant: str = ""
@@ -101,7 +116,7 @@ class Pause(Command, frozen=True, kw_only=True):
     until_ms: int = 0
 
 
-class Resume(Command, frozen=True, kw_only=True):
+class Resume(Keyed, frozen=True, kw_only=True):
     """Go on from now; paused occurrences are recorded as skipped."""
 
     tenant: str = ""
@@ -109,7 +124,7 @@ class Resume(Command, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Trigger(Command, frozen=True, kw_only=True):
+class Trigger(Keyed, frozen=True, kw_only=True):
     """Open one run now."""
 
     tenant: str = ""
@@ -121,7 +136,7 @@ class Trigger(Command, frozen=True, kw_only=True):
     actor: str = ""
 
 
-class CancelRun(Command, frozen=True, kw_only=True):
+class CancelRun(Keyed, frozen=True, kw_only=True):
     """End a run: at once if it is not leased, else through the worker's next heartbeat."""
 
     run_id: str
@@ -139,7 +154,7 @@ class SkipSlot(Command, frozen=True, kw_only=True):
     actor: str = ""
 
 
-class ReplayRun(Command, frozen=True, kw_only=True):
+class ReplayRun(Keyed, frozen=True, kw_only=True):
     """Open a new run for a dead one, linked to it."""
 
     run_id: str
@@ -148,7 +163,7 @@ class ReplayRun(Command, frozen=True, kw_only=True):
     actor: str = ""
 
 
-class StartBackfill(Command, frozen=True, kw_only=True):
+class StartBackfill(Keyed, frozen=True, kw_only=True):
     """Open past occurrences of a range, in their own lane and rate."""
 
     backfill_id: str
@@ -159,6 +174,8 @@ class StartBackfill(Command, frozen=True, kw_only=True):
     concurrent_runs_max: int = 1
     tenant: str = ""
     actor: str = ""
+    interval_ms: int = 0
+    """The least time between two openings; 0: as soon as there is room."""
 
 
 class StopBackfill(Command, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 from streams.core.identity import run_id_at
-from streams.core.overlap import backfill_can_open
+from streams.core.overlap import backfill_can_open, backfill_due_ms
 from streams.core.state import OPEN_RUNS_MAX
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _add_openings(found: list[int], state: JobState, open_runs_max: int) -> None
     if state.next_at_ms is not None:
         found.append(state.next_at_ms)
     found.extend(
-        backfill.cursor_at_ms for backfill in state.backfills if backfill_can_open(state, backfill, open_runs_max)
+        backfill_due_ms(backfill) for backfill in state.backfills if backfill_can_open(state, backfill, open_runs_max)
     )
 
 

@@ -3,7 +3,7 @@
 Pure: no clock, no randomness, no I/O; the same arguments give the same decision. It never mutates its arguments, and
 answers every command with a reply or a refusal instead of raising: an exception means a defect, and the owner
 quarantines the job. The rules live beside it, one module per role: `decide_definition`, `decide_lease`, `decide_wake`,
-`decide_control`; `decide_due` opens and skips, `decide_attempt` judges failures.
+`decide_control`; `decide_due` opens and skips, `decide_attempt` judges failures, `decide_keyed` knows repeats.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from streams.core.commands import (
     Trigger,
     Wake,
 )
+from streams.core.decide_keyed import keyed
 
 if TYPE_CHECKING:
     from streams.core.commands import AnyCommand
@@ -46,7 +47,7 @@ def decide(job: Job | None, command: AnyCommand, context: Context) -> Decision: 
         case Heartbeat():
             return decide_lease.heartbeat(job, command, context)
         case Define():
-            return decide_definition.define(job, command, context)
+            return keyed(decide_definition.define, job, command, context)
         case Wake():
             return decide_wake.wake(job, context)
         case Fail():
@@ -54,21 +55,21 @@ def decide(job: Job | None, command: AnyCommand, context: Context) -> Decision: 
         case Release():
             return decide_lease.release(job, command, context)
         case Trigger():
-            return decide_control.trigger(job, command, context)
+            return keyed(decide_control.trigger, job, command, context)
         case Delete():
-            return decide_definition.delete(job, command, context)
+            return keyed(decide_definition.delete, job, command, context)
         case Pause():
-            return decide_control.pause(job, command, context)
+            return keyed(decide_control.pause, job, command, context)
         case Resume():
-            return decide_control.resume(job, command, context)
+            return keyed(decide_control.resume, job, command, context)
         case CancelRun():
-            return decide_control.cancel(job, command, context)
+            return keyed(decide_control.cancel, job, command, context)
         case SkipSlot():
             return decide_control.skip_slot(job, command, context)
         case ReplayRun():
-            return decide_control.replay(job, command, context)
+            return keyed(decide_control.replay, job, command, context)
         case StartBackfill():
-            return decide_control.start_backfill(job, command, context)
+            return keyed(decide_control.start_backfill, job, command, context)
         case StopBackfill():
             return decide_control.stop_backfill(job, command, context)
         case _:

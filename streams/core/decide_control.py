@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         Trigger,
     )
     from streams.core.context import Context
-    from streams.core.state import ClosedRun, Job
+    from streams.core.state import Backfill, ClosedRun, Job
 
     Control = Pause | Resume | Trigger | CancelRun | SkipSlot | ReplayRun | StartBackfill | StopBackfill
 
@@ -56,6 +56,9 @@ REPLAYS_MAX: Final = 10
 
 SKIP_SLOTS_MAX: Final = 32
 """Named slots that wait to be skipped: a month of days; more is a calendar or a pause."""
+
+BACKFILL_INTERVAL_MS_MAX: Final = 24 * 3_600_000
+"""One run a day; who wants less names a shorter range."""
 
 BACKFILLS_MAX: Final = 4
 """Backfills of one job at a time; each has a cursor in the state."""
@@ -311,16 +314,19 @@ def start_backfill(job: Job | None, command: StartBackfill, context: Context) ->
     if BACKFILL_ID_PATTERN.fullmatch(command.backfill_id) is None:
         detail = "backfill_id: 1 to 44 letters, digits, ':' and '-'"
         return _answer(command, "invalid", field="backfill_id", detail=detail)
-    if command.backfill_id in state.backfills_ended or any(
-        item.backfill_id == command.backfill_id for item in state.backfills
-    ):
-        return _answer(command, "created", replayed=True)
+    known = next((item for item in _backfills(job) if item.backfill_id == command.backfill_id), None)
+    if known is not None:
+        reply = _reply(command, "created", count=known.runs_total, next_at_ms=known.first_at_ms, replayed=True)
+        return Decision(reply=reply)
     if command.from_ms > command.until_ms or command.until_ms > context.now_ms:
         detail = "until: must not lie before from, nor in the future; the schedule itself opens what is to come"
         return _answer(command, "invalid", field="until", detail=detail)
     if not 1 <= command.concurrent_runs_max <= context.open_runs_max:
         detail = f"concurrent_runs_max: 1 to {context.open_runs_max}"
         return _answer(command, "invalid", field="concurrent_runs_max", detail=detail)
+    if not 0 <= command.interval_ms <= BACKFILL_INTERVAL_MS_MAX:
+        detail = f"interval_ms: 0 to {BACKFILL_INTERVAL_MS_MAX}"
+        return _answer(command, "invalid", field="interval_ms", detail=detail)
     if len(state.backfills) >= BACKFILLS_MAX:
         detail = f"{BACKFILLS_MAX} backfills of this job are going; wait for one, or stop it"
         return _answer(command, "quota", detail=detail)
@@ -331,6 +337,7 @@ def start_backfill(job: Job | None, command: StartBackfill, context: Context) ->
     if first is None or first.at_ms > command.until_ms:
         return _close(draft, _reply(command, "invalid", field="from", detail="the range holds no occurrence"))
     count = schedule.count_between(command.from_ms - 1, command.until_ms)
+    last = schedule.latest_in(command.from_ms - 1, command.until_ms)
     draft.emit(
         BackfillStarted(
             backfill_id=command.backfill_id,
@@ -339,10 +346,17 @@ def start_backfill(job: Job | None, command: StartBackfill, context: Context) ->
             concurrent_runs_max=command.concurrent_runs_max,
             actor=command.actor[:ACTOR_CHARS_MAX],
             at_ms=context.now_ms,
+            interval_ms=command.interval_ms,
+            last_at_ms=(first if last is None else last).at_ms,
+            runs_total=count,
         )
     )
     open_backfills(draft)
     return _close(draft, _reply(command, "created", count=count, next_at_ms=first.at_ms))
+
+
+def _backfills(job: Job) -> tuple[Backfill, ...]:
+    return (*job.state.backfills, *job.state.backfills_ended)
 
 
 def stop_backfill(job: Job | None, command: StopBackfill, context: Context) -> Decision:
@@ -352,7 +366,7 @@ def stop_backfill(job: Job | None, command: StopBackfill, context: Context) -> D
         return refusal or Decision()
     backfill = next((item for item in job.state.backfills if item.backfill_id == command.backfill_id), None)
     if backfill is None:
-        if command.backfill_id in job.state.backfills_ended:
+        if any(item.backfill_id == command.backfill_id for item in job.state.backfills_ended):
             return _answer(command, "ok", replayed=True)
         return _answer(command, "not_found", detail="no such backfill is going")
     draft = Draft(job, context)
@@ -385,7 +399,11 @@ def _known(job: Job, command: Trigger | ReplayRun, run_id: str) -> Decision | No
         return _answer(command, "created", run_id=run_id, next_at_ms=run.opened_at_ms, replayed=True)
     closed = job.closed_run(run_id)
     if closed is not None:
-        return _answer(command, "created", run_id=run_id, outcome=closed.outcome, replayed=True)
+        # Of a trigger the scheduled instant is that of its opening, which the first answer named.
+        opened_at_ms = closed.scheduled_at_ms if closed.kind == "trigger" else None
+        return _answer(
+            command, "created", run_id=run_id, next_at_ms=opened_at_ms, outcome=closed.outcome, replayed=True
+        )
     return None
 
 

@@ -14,7 +14,7 @@ from streams.core.context import Decision
 from streams.core.decide_draft import Draft, cancel_run, finish_if_done, release_held
 from streams.core.decide_due import note_cursor, open_due, record_dropped, settle_pause, skip_paused, skip_until
 from streams.core.decide_schedule import is_plain_one_off, next_after, same_schedule, schedule_of
-from streams.core.events import BackfillEnded, JobDefined, JobDeleted, JobEdited, RunSkipped
+from streams.core.events import BackfillEnded, JobDefined, JobDeleted, JobEdited, JobPaused, JobResumed, RunSkipped
 from streams.core.state import FORGET_AFTER_MS
 from streams.core.time import InvalidSchedule, LocalOneOffSpec, Occurrence, OneOffSpec
 from streams.core.validate import InvalidDefinition, validate_references
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 ACTOR_CHARS_MAX = 200
 """Of an actor's name."""
+
+PAUSED_BY_DEFINITION = "by the definition"
+"""Note of a pause or resume that came with a definition."""
 
 
 def define(job: Job | None, command: Define, context: Context) -> Decision:  # noqa: PLR0911 - one guard clause a case
@@ -88,6 +91,8 @@ def _create(job: Job | None, command: Define, context: Context) -> Decision:
         )
     )
     note_cursor(draft, first)
+    if command.standing == "paused":
+        _pause(draft, command)
     open_due(draft, by_catch_up=False)
     finish_if_done(draft)
     reply = Reply(code="created", job_id=command.job_id, version=version, next_at_ms=first.at_ms)
@@ -96,13 +101,19 @@ def _create(job: Job | None, command: Define, context: Context) -> Decision:
 
 def _edit(job: Job, command: Define, context: Context) -> Decision:
     state, before, after = job.state, job.definition, command.definition
-    if before is None or before == after or state.request_hash == command.request_hash:
+    same = before is None or before == after or state.request_hash == command.request_hash
+    turned = command.standing not in ("", "paused" if state.pause else "active")
+    if before is None or (same and not turned):
         return _answer(command, "ok", state=state, replayed=True)
     if command.expected_version and command.expected_version != state.version:
         detail = f"the job is at version {state.version}, not {command.expected_version}"
         return _answer(command, "version_conflict", detail=detail, state=state)
     draft = Draft(job, context)
     settle_pause(draft)
+    if command.standing == "active" and draft.state.pause is not None:
+        _resume(draft, command)
+    if same:
+        return _turned(draft, command)
     moved = not same_schedule(before, after)
     # Refuse before anything is emitted: what cannot be computed now cannot be computed later either.
     schedule_of(after, context)
@@ -122,6 +133,8 @@ def _edit(job: Job, command: Define, context: Context) -> Decision:
         )
     )
     note_cursor(draft, cursor)
+    if command.standing == "paused" and draft.state.pause is None:
+        _pause(draft, command)
     release_held(draft)
     if _is_one_off(after):
         open_due(draft, by_catch_up=False)
@@ -135,6 +148,30 @@ def _edit(job: Job, command: Define, context: Context) -> Decision:
             next_at_ms=next_at_ms if moved else previous_next_at_ms,
         )
     )
+
+
+def _turned(draft: Draft, command: Define) -> Decision:
+    """Answer a request whose definition the job has already: only its pause changes, and no version."""
+    if command.standing == "paused" and draft.state.pause is None:
+        open_due(draft)
+        finish_if_done(draft)
+        if draft.state.status != "active":
+            detail = "the job has finished; there is nothing to pause"
+            return draft.decision(_reply(command, "gone", detail=detail, state=draft.state))
+        _pause(draft, command)
+    finish_if_done(draft)
+    return draft.decision(_reply(command, "ok", state=draft.state))
+
+
+def _pause(draft: Draft, command: Define) -> None:
+    actor = command.actor[:ACTOR_CHARS_MAX]
+    draft.emit(JobPaused(actor=actor, note=PAUSED_BY_DEFINITION, until_ms=0, at_ms=draft.now_ms))
+
+
+def _resume(draft: Draft, command: Define) -> None:
+    skip_paused(draft, draft.now_ms)
+    actor, next_at_ms = command.actor[:ACTOR_CHARS_MAX], draft.state.next_at_ms
+    draft.emit(JobResumed(actor=actor, note=PAUSED_BY_DEFINITION, at_ms=draft.now_ms, next_at_ms=next_at_ms))
 
 
 def _settle_old_schedule(draft: Draft, before: Definition, after: Definition) -> None:
@@ -231,14 +268,24 @@ def _answer(
     state: JobState | None = None,
     replayed: bool = False,
 ) -> Decision:
-    return Decision(
-        reply=Reply(
-            code=code,
-            job_id=command.job_id,
-            detail=detail,
-            field=field,
-            version=0 if state is None else state.version,
-            next_at_ms=None if state is None else state.next_at_ms,
-            replayed=replayed,
-        )
+    return Decision(reply=_reply(command, code, detail=detail, field=field, state=state, replayed=replayed))
+
+
+def _reply(
+    command: Define | Delete,
+    code: ReplyCode,
+    *,
+    detail: str = "",
+    field: str = "",
+    state: JobState | None = None,
+    replayed: bool = False,
+) -> Reply:
+    return Reply(
+        code=code,
+        job_id=command.job_id,
+        detail=detail,
+        field=field,
+        version=0 if state is None else state.version,
+        next_at_ms=None if state is None else state.next_at_ms,
+        replayed=replayed,
     )

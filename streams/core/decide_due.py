@@ -22,7 +22,7 @@ from streams.core.events import (
     RunOpened,
 )
 from streams.core.identity import run_id_at, run_id_of_backfill
-from streams.core.overlap import backfill_can_open, concurrency_limit, live_runs
+from streams.core.overlap import backfill_can_open, backfill_due_ms, concurrency_limit, live_runs
 from streams.core.time import Occurrence, recompute_cursor
 
 if TYPE_CHECKING:
@@ -253,12 +253,14 @@ def move_cursor_for_zone_data(draft: Draft) -> None:
 
 
 def open_backfills(draft: Draft) -> None:
-    """Open the next slots of each backfill, as far as its own limit and the open-run bound go."""
+    """Open the next slots of each backfill, as far as its own limit, its rate and the open-run bound go."""
     steps = STEPS_PER_DECISION_MAX
     for backfill in draft.state.backfills:
         current: Backfill | None = backfill
         while current is not None and steps > 0:
             if not backfill_can_open(draft.state, current, draft.context.open_runs_max):
+                break
+            if backfill_due_ms(current) > draft.now_ms:
                 break
             _open_backfill_slot(draft, current)
             steps -= 1

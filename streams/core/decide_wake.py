@@ -22,7 +22,7 @@ from streams.core.decide_due import (
 )
 from streams.core.decide_schedule import reads_zone_data
 from streams.core.events import JobCheckpoint, JobForgotten, LeaseExpired, RunSkipped
-from streams.core.overlap import backfill_can_open
+from streams.core.overlap import backfill_can_open, backfill_due_ms
 
 if TYPE_CHECKING:
     from streams.core.context import Context
@@ -122,6 +122,9 @@ def _look_again_ms(draft: Draft) -> int:
     state, bound = job.state, context.open_runs_max
     if is_due(state, now_ms) and len(state.open) < bound:
         return now_ms
-    if state.status == "active" and any(backfill_can_open(state, backfill, bound) for backfill in state.backfills):
+    if state.status == "active" and any(
+        backfill_can_open(state, backfill, bound) and backfill_due_ms(backfill) <= now_ms
+        for backfill in state.backfills
+    ):
         return now_ms
     return now_ms + RECHECK_MS

@@ -122,6 +122,8 @@ class QueueDemand(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     queue: str
     slots: int
+    calls: int = 0
+    """How many lease calls wait; only people are told."""
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):

@@ -297,6 +297,12 @@ class BackfillStarted(Event, frozen=True, kw_only=True):
     concurrent_runs_max: int
     actor: str
     at_ms: int
+    interval_ms: int = 0
+    """The least time between two openings; 0 is none."""
+    last_at_ms: int = 0
+    """The last slot of the range ..."""
+    runs_total: int = 0
+    """... and how many it holds."""
 
 
 class BackfillMoved(Event, frozen=True, kw_only=True):
@@ -320,6 +326,15 @@ class JobCheckpoint(Event, frozen=True, kw_only=True):
 
     state: JobState
     definition: Definition | None
+    at_ms: int
+
+
+class KeyUsed(Event, frozen=True, kw_only=True):
+    """The events before this one, if any, are what a request with this Idempotency-Key led to."""
+
+    key: str
+    body: str
+    memo: bytes
     at_ms: int
 
 
@@ -354,4 +369,5 @@ AnyEvent = (
     | BackfillMoved
     | BackfillEnded
     | JobCheckpoint
+    | KeyUsed
 )

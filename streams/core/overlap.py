@@ -30,8 +30,15 @@ def backfill_runs_open(state: JobState, backfill: Backfill) -> int:
     return sum(1 for run in state.open if run.kind == "backfill" and run.run_id.startswith(prefix))
 
 
+def backfill_due_ms(backfill: Backfill) -> int:
+    """Return the instant of the next opening: now (its slot lies in the past) unless the rate says later."""
+    if not backfill.interval_ms or not backfill.opened_last_at_ms:
+        return backfill.cursor_at_ms
+    return max(backfill.cursor_at_ms, backfill.opened_last_at_ms + backfill.interval_ms)
+
+
 def backfill_can_open(state: JobState, backfill: Backfill, open_runs_max: int) -> bool:
-    """Tell whether the next slot of a backfill may be opened now."""
+    """Tell whether a backfill has room for its next slot; `backfill_due_ms` tells when that may be opened."""
     if state.pause is not None or len(state.open) >= open_runs_max:
         return False
     return backfill_runs_open(state, backfill) < backfill.concurrent_runs_max

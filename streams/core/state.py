@@ -40,6 +40,22 @@ DEAD_PAYLOAD_BYTES_MAX: Final = 32 * 1024
 ERROR_CHARS_MAX: Final = 500
 """Of an error text in the state; history keeps more. 164 of these must fit into the state's 256 KB."""
 
+RESULT_KEPT_BYTES_MAX: Final = 1024
+"""Of a closed run's result in the state: 16 of these are 16 KB that each later record of a busy job repeats. A larger
+one (up to decide_lease.RESULT_BYTES_MAX) stands in history only."""
+
+ATTEMPTS_KEPT_MAX: Final = 10
+"""Attempts without success that a run remembers; docs/http-api.md promises the last 10."""
+
+ATTEMPTS_BYTES_MAX: Final = 16 * 1024
+"""Texts of all remembered attempts of a job together: a sixteenth of the state's bound. The oldest runs' go first."""
+
+KEYS_MAX: Final = 16
+"""Idempotency keys that a job remembers: repeats come within minutes, and people change a job a few times in those."""
+
+KEY_MEMO_BYTES_MAX: Final = 48 * 1024
+"""Memos of all remembered keys together; the oldest give way. With everything else it fits the state's 256 KB."""
+
 BACKFILLS_ENDED_MAX: Final = 8
 """Repeats come within minutes; a job sees few backfills in that time."""
 
@@ -60,6 +76,19 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """As last logged (grant or renewal); heartbeats since then are soft state of the owner."""
     timeout_at_ms: int = 0
     """When the attempt is ended however faithfully it heartbeats; 0 is never."""
+
+
+class EndedAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt that ended and did not complete its run."""
+
+    attempt: int
+    lease_token: int
+    worker_id: str
+    granted_at_ms: int
+    ended_at_ms: int
+    end: str
+    """`failed`, or why the lease ended: `expired`, `timeout` or `cancel_grace`."""
+    error: str = ""
 
 
 class OpenRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +124,8 @@ class OpenRun(msgspec.Struct, frozen=True, kw_only=True):
     ended_token: int = 0
     """Of the last attempt that ended without ending the run: a repeat of that `fail` or `release` is answered alike."""
     ended_by: AttemptEnd = ""
+    attempts: tuple[EndedAttempt, ...] = ()
+    """Those without success, oldest first; of many the last ones."""
 
 
 class ClosedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,11 +141,18 @@ class ClosedRun(msgspec.Struct, frozen=True, kw_only=True):
     """Under which it ended; 0 where it was never leased."""
     reason: str = ""
     error: str = ""
+    result: bytes = b""
+    """What the worker handed back, up to RESULT_KEPT_BYTES_MAX."""
     replays: int = 0
     payload: bytes | None = None
     """A dead run's own payload, for its replay."""
     payload_dropped: bool = False
     """It had one that no longer fits here: not replayable."""
+    result_dropped: bool = False
+    """It had one that is too large for here: RunSucceeded in history, at `closed_at_ms`, has it."""
+    replay_of: str = ""
+    attempts: tuple[EndedAttempt, ...] = ()
+    """As of an open run."""
 
 
 class Pause(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +174,33 @@ class Backfill(msgspec.Struct, frozen=True, kw_only=True):
     """Inclusive."""
     opened: int = 0
     concurrent_runs_max: int = 1
+    interval_ms: int = 0
+    """The least time between two openings: the rate; 0 is none."""
+    opened_last_at_ms: int = 0
+    started_at_ms: int = 0
+    first_at_ms: int = 0
+    """The first slot of the range ..."""
+    last_at_ms: int = 0
+    """... the last one ..."""
+    runs_total: int = 0
+    """... and how many there were when it began."""
+    ended_at_ms: int = 0
+    """0 while it goes on."""
+    ended_by: str = ""
+    """`completed`, `stopped` or `deleted`."""
+
+
+class KeyUse(msgspec.Struct, frozen=True, kw_only=True):
+    """An Idempotency-Key that was used on the job."""
+
+    key: str
+    """Digest of what the key belongs to (route, job) and the key."""
+    body: str
+    """Digest of the request's body: the key with another one is a conflict."""
+    version: int = 0
+    """The job's after the change: the first answer's."""
+    memo: bytes = b""
+    """What the caller wants to be told again on a repeat; nothing here reads it."""
 
 
 class JobState(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,14 +244,18 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     dead: tuple[ClosedRun, ...] = ()
     """Oldest first; replayable."""
     backfills: tuple[Backfill, ...] = ()
-    backfills_ended: tuple[str, ...] = ()
-    """The last ids, so that a repeated start is no second backfill."""
+    backfills_ended: tuple[Backfill, ...] = ()
+    """The last ones, newest last: a repeated start is no second backfill, and people see how far it came."""
     lease_token_last: int = 0
     last_lease_at_ms: int = 0
     forget_at_ms: int = 0
     """When the closed record may go; 0 while the job lives."""
     checkpoint_at_ms: int = 0
     """When the job is next written to history whole; 0 is never: a closed job needs none."""
+    updated_at_ms: int = 0
+    """When this version came: the definition was accepted, changed or deleted."""
+    keys: tuple[KeyUse, ...] = ()
+    """Newest last."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -200,6 +269,13 @@ class Job(msgspec.Struct, frozen=True):
         for run in self.state.open:
             if run.run_id == run_id:
                 return run
+        return None
+
+    def key_use(self, key: str) -> KeyUse | None:
+        """Return what is remembered of an idempotency key."""
+        for use in self.state.keys:
+            if use.key == key:
+                return use
         return None
 
     def closed_run(self, run_id: str) -> ClosedRun | None:

@@ -16,8 +16,8 @@ from typing import Final, Literal
 from streams.core.commands import CancelRun, Complete, Define, Delete, Fail, Grant, Heartbeat, LeaseRun, Pause, Release, ReplayRun, Reply, Resume, SkipSlot, StartBackfill, StopBackfill, Trigger, Wake
 from streams.core.definition import Definition as JobDefinition, Retry
 from streams.core.envelopes import Answer, Cause, CommandBatch, DeadLetter, Demand, HistoryEntry as HistoryRecord, LeaseView, Marker as LedgerMarker, Offer, Offers, OwnerView, QueueDemand, QueueRunning, ReplyBatch, TenantPending
-from streams.core.events import BackfillEnded, BackfillMoved, BackfillStarted, CursorMoved, CursorNoted, DeadRunReplayed, JobCheckpoint, JobDefined, JobDeleted, JobEdited, JobFinished, JobForgotten, JobPaused, JobResumed, LeaseExpired, LeaseGranted, LeaseReleased, LeaseRenewed, OccurrencesMissed, OccurrencesSkipped, RunCancelRequested, RunCancelled, RunDied, RunFailed, RunOpened, RunRetried, RunSkipped, RunSucceeded, RunUnheld, SlotSkipRequested
-from streams.core.state import Backfill, ClosedRun, JobState, Lease, OpenRun, Pause as JobPause
+from streams.core.events import BackfillEnded, BackfillMoved, BackfillStarted, CursorMoved, CursorNoted, DeadRunReplayed, JobCheckpoint, JobDefined, JobDeleted, JobEdited, JobFinished, JobForgotten, JobPaused, JobResumed, KeyUsed, LeaseExpired, LeaseGranted, LeaseReleased, LeaseRenewed, OccurrencesMissed, OccurrencesSkipped, RunCancelRequested, RunCancelled, RunDied, RunFailed, RunOpened, RunRetried, RunSkipped, RunSucceeded, RunUnheld, SlotSkipRequested
+from streams.core.state import Backfill, ClosedRun, EndedAttempt, JobState, KeyUse, Lease, OpenRun, Pause as JobPause
 from streams.core.time.specs import CalendarIntervalSpec as CalendarIntervalSchedule, CronSpec as CronSchedule, DroppedSlot, IntervalSpec as IntervalSchedule, LocalOneOffSpec as LocalOneOffSchedule, OneOffSpec as OneOffSchedule, RRuleSpec as RRuleSchedule
 from streams.core.wire_primitives import BOOLEANS, DURATIONS, INSTANTS, NUMBERS, SMALL, TEXTS, WORDS, array_bytes, read_array, read_length, read_long, read_text, read_texts, texts_bytes
 
@@ -53,6 +53,7 @@ _JitterKind_WRITE: Final[dict[str, bytes]] = {'none': b'\x02', 'job': b'\x04', '
 _JitterKind_READ: Final[dict[int, Literal['none', 'job', 'occurrence']]] = {2: 'none', 4: 'job', 6: 'occurrence'}
 _DefineMode_WRITE: Final[dict[str, bytes]] = {'create': b'\x02', 'edit': b'\x04', 'upsert': b'\x06'}
 _DefineMode_READ: Final[dict[int, Literal['create', 'edit', 'upsert']]] = {2: 'create', 4: 'edit', 6: 'upsert'}
+_DEFINE_STANDING: Final[dict[str, Literal['', 'active', 'paused']]] = {'': '', 'active': 'active', 'paused': 'paused'}
 _JobStatus_WRITE: Final[dict[str, bytes]] = {'active': b'\x02', 'finished': b'\x04', 'deleted': b'\x06'}
 _JobStatus_READ: Final[dict[int, Literal['active', 'finished', 'deleted']]] = {2: 'active', 4: 'finished', 6: 'deleted'}
 _RunKind_WRITE: Final[dict[str, bytes]] = {'schedule': b'\x02', 'trigger': b'\x04', 'backfill': b'\x06', 'replay': b'\x08'}
@@ -521,6 +522,13 @@ def encode_Define(value: Define) -> bytes:
             _DefineMode_WRITE[value.mode],
             NUMBERS[value.expected_version],
             TEXTS[value.actor],
+            TEXTS[value.standing],
+            NUMBERS[len(x4 := value.key.encode())],
+            x4,
+            NUMBERS[len(x5 := value.body.encode())],
+            x5,
+            NUMBERS[len(x6 := value.memo)],
+            x6,
         )
     )
 
@@ -558,7 +566,31 @@ def decode_Define(data: bytes, at: int) -> tuple[Define, int]:
         size >>= 1
         at += 1
     actor_ = WORDS[data[at : (at := at + size)]]
-    return Define(job_id=job_id_, request_id=request_id_, definition=definition_, request_hash=request_hash_, mode=mode_, expected_version=expected_version_, actor=actor_), at
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    standing_ = _DEFINE_STANDING[WORDS[data[at : (at := at + size)]]]
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    key_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    body_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    memo_ = data[at : (at := at + size)]
+    return Define(job_id=job_id_, request_id=request_id_, definition=definition_, request_hash=request_hash_, mode=mode_, expected_version=expected_version_, actor=actor_, standing=standing_, key=key_, body=body_, memo=memo_), at
 
 
 def encode_Delete(value: Delete) -> bytes:
@@ -571,6 +603,12 @@ def encode_Delete(value: Delete) -> bytes:
             TEXTS[value.tenant],
             NUMBERS[value.expected_version],
             TEXTS[value.actor],
+            NUMBERS[len(x3 := value.key.encode())],
+            x3,
+            NUMBERS[len(x4 := value.body.encode())],
+            x4,
+            NUMBERS[len(x5 := value.memo)],
+            x5,
         )
     )
 
@@ -605,7 +643,25 @@ def decode_Delete(data: bytes, at: int) -> tuple[Delete, int]:
         size >>= 1
         at += 1
     actor_ = WORDS[data[at : (at := at + size)]]
-    return Delete(job_id=job_id_, request_id=request_id_, tenant=tenant_, expected_version=expected_version_, actor=actor_), at
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    key_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    body_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    memo_ = data[at : (at := at + size)]
+    return Delete(job_id=job_id_, request_id=request_id_, tenant=tenant_, expected_version=expected_version_, actor=actor_, key=key_, body=body_, memo=memo_), at
 
 
 def encode_LeaseRun(value: LeaseRun) -> bytes:
@@ -691,6 +747,8 @@ def encode_Heartbeat(value: Heartbeat) -> bytes:
             NUMBERS[value.lease_token],
             NUMBERS[value.at_ms],
             NUMBERS[value.visibility_ms],
+            NUMBERS[len(x4 := value.progress)],
+            x4,
         )
     )
 
@@ -733,7 +791,13 @@ def decode_Heartbeat(data: bytes, at: int) -> tuple[Heartbeat, int]:
     else:
         number, at = read_long(data, at)
     visibility_ms_ = number
-    return Heartbeat(job_id=job_id_, request_id=request_id_, run_id=run_id_, lease_token=lease_token_, at_ms=at_ms_, visibility_ms=visibility_ms_), at
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    progress_ = data[at : (at := at + size)]
+    return Heartbeat(job_id=job_id_, request_id=request_id_, run_id=run_id_, lease_token=lease_token_, at_ms=at_ms_, visibility_ms=visibility_ms_, progress=progress_), at
 
 
 def encode_Complete(value: Complete) -> bytes:
@@ -897,6 +961,12 @@ def encode_Pause(value: Pause) -> bytes:
             NUMBERS[len(x3 := value.note.encode())],
             x3,
             NUMBERS[value.until_ms],
+            NUMBERS[len(x4 := value.key.encode())],
+            x4,
+            NUMBERS[len(x5 := value.body.encode())],
+            x5,
+            NUMBERS[len(x6 := value.memo)],
+            x6,
         )
     )
 
@@ -939,7 +1009,25 @@ def decode_Pause(data: bytes, at: int) -> tuple[Pause, int]:
     else:
         number, at = read_long(data, at)
     until_ms_ = number
-    return Pause(job_id=job_id_, request_id=request_id_, tenant=tenant_, actor=actor_, note=note_, until_ms=until_ms_), at
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    key_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    body_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    memo_ = data[at : (at := at + size)]
+    return Pause(job_id=job_id_, request_id=request_id_, tenant=tenant_, actor=actor_, note=note_, until_ms=until_ms_, key=key_, body=body_, memo=memo_), at
 
 
 def encode_Resume(value: Resume) -> bytes:
@@ -953,6 +1041,12 @@ def encode_Resume(value: Resume) -> bytes:
             TEXTS[value.actor],
             NUMBERS[len(x3 := value.note.encode())],
             x3,
+            NUMBERS[len(x4 := value.key.encode())],
+            x4,
+            NUMBERS[len(x5 := value.body.encode())],
+            x5,
+            NUMBERS[len(x6 := value.memo)],
+            x6,
         )
     )
 
@@ -988,7 +1082,25 @@ def decode_Resume(data: bytes, at: int) -> tuple[Resume, int]:
         size >>= 1
         at += 1
     note_ = data[at : (at := at + size)].decode()
-    return Resume(job_id=job_id_, request_id=request_id_, tenant=tenant_, actor=actor_, note=note_), at
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    key_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    body_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    memo_ = data[at : (at := at + size)]
+    return Resume(job_id=job_id_, request_id=request_id_, tenant=tenant_, actor=actor_, note=note_, key=key_, body=body_, memo=memo_), at
 
 
 def encode_Trigger(value: Trigger) -> bytes:
@@ -1004,6 +1116,12 @@ def encode_Trigger(value: Trigger) -> bytes:
             b"\1" if value.force else b"\0",
             b"\0" if (x4 := value.payload) is None else b"\2" + NUMBERS[len(x5 := x4)] + x5,
             TEXTS[value.actor],
+            NUMBERS[len(x6 := value.key.encode())],
+            x6,
+            NUMBERS[len(x7 := value.body.encode())],
+            x7,
+            NUMBERS[len(x8 := value.memo)],
+            x8,
         )
     )
 
@@ -1054,7 +1172,25 @@ def decode_Trigger(data: bytes, at: int) -> tuple[Trigger, int]:
         size >>= 1
         at += 1
     actor_ = WORDS[data[at : (at := at + size)]]
-    return Trigger(job_id=job_id_, request_id=request_id_, tenant=tenant_, trigger_id=trigger_id_, force=force_, payload=payload_, actor=actor_), at
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    key_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    body_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    memo_ = data[at : (at := at + size)]
+    return Trigger(job_id=job_id_, request_id=request_id_, tenant=tenant_, trigger_id=trigger_id_, force=force_, payload=payload_, actor=actor_, key=key_, body=body_, memo=memo_), at
 
 
 def encode_CancelRun(value: CancelRun) -> bytes:
@@ -1069,6 +1205,12 @@ def encode_CancelRun(value: CancelRun) -> bytes:
             TEXTS[value.tenant],
             TEXTS[value.actor],
             TEXTS[value.reason],
+            NUMBERS[len(x4 := value.key.encode())],
+            x4,
+            NUMBERS[len(x5 := value.body.encode())],
+            x5,
+            NUMBERS[len(x6 := value.memo)],
+            x6,
         )
     )
 
@@ -1110,7 +1252,25 @@ def decode_CancelRun(data: bytes, at: int) -> tuple[CancelRun, int]:
         size >>= 1
         at += 1
     reason_ = WORDS[data[at : (at := at + size)]]
-    return CancelRun(job_id=job_id_, request_id=request_id_, run_id=run_id_, tenant=tenant_, actor=actor_, reason=reason_), at
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    key_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    body_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    memo_ = data[at : (at := at + size)]
+    return CancelRun(job_id=job_id_, request_id=request_id_, run_id=run_id_, tenant=tenant_, actor=actor_, reason=reason_, key=key_, body=body_, memo=memo_), at
 
 
 def encode_SkipSlot(value: SkipSlot) -> bytes:
@@ -1181,6 +1341,12 @@ def encode_ReplayRun(value: ReplayRun) -> bytes:
             x4,
             TEXTS[value.tenant],
             TEXTS[value.actor],
+            NUMBERS[len(x5 := value.key.encode())],
+            x5,
+            NUMBERS[len(x6 := value.body.encode())],
+            x6,
+            NUMBERS[len(x7 := value.memo)],
+            x7,
         )
     )
 
@@ -1222,7 +1388,25 @@ def decode_ReplayRun(data: bytes, at: int) -> tuple[ReplayRun, int]:
         size >>= 1
         at += 1
     actor_ = WORDS[data[at : (at := at + size)]]
-    return ReplayRun(job_id=job_id_, request_id=request_id_, run_id=run_id_, replay_id=replay_id_, tenant=tenant_, actor=actor_), at
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    key_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    body_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    memo_ = data[at : (at := at + size)]
+    return ReplayRun(job_id=job_id_, request_id=request_id_, run_id=run_id_, replay_id=replay_id_, tenant=tenant_, actor=actor_, key=key_, body=body_, memo=memo_), at
 
 
 def encode_StartBackfill(value: StartBackfill) -> bytes:
@@ -1239,6 +1423,13 @@ def encode_StartBackfill(value: StartBackfill) -> bytes:
             NUMBERS[value.concurrent_runs_max],
             TEXTS[value.tenant],
             TEXTS[value.actor],
+            NUMBERS[value.interval_ms],
+            NUMBERS[len(x4 := value.key.encode())],
+            x4,
+            NUMBERS[len(x5 := value.body.encode())],
+            x5,
+            NUMBERS[len(x6 := value.memo)],
+            x6,
         )
     )
 
@@ -1293,7 +1484,32 @@ def decode_StartBackfill(data: bytes, at: int) -> tuple[StartBackfill, int]:
         size >>= 1
         at += 1
     actor_ = WORDS[data[at : (at := at + size)]]
-    return StartBackfill(job_id=job_id_, request_id=request_id_, backfill_id=backfill_id_, from_ms=from_ms_, until_ms=until_ms_, concurrent_runs_max=concurrent_runs_max_, tenant=tenant_, actor=actor_), at
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    interval_ms_ = number
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    key_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    body_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    memo_ = data[at : (at := at + size)]
+    return StartBackfill(job_id=job_id_, request_id=request_id_, backfill_id=backfill_id_, from_ms=from_ms_, until_ms=until_ms_, concurrent_runs_max=concurrent_runs_max_, tenant=tenant_, actor=actor_, interval_ms=interval_ms_, key=key_, body=body_, memo=memo_), at
 
 
 def encode_StopBackfill(value: StopBackfill) -> bytes:
@@ -1529,6 +1745,68 @@ def decode_Lease(data: bytes, at: int) -> tuple[Lease, int]:
     return Lease(lease_token=lease_token_, worker_id=worker_id_, gateway_id=gateway_id_, request_id=request_id_, granted_at_ms=granted_at_ms_, visibility_ms=visibility_ms_, expires_at_ms=expires_at_ms_, timeout_at_ms=timeout_at_ms_), at
 
 
+def encode_EndedAttempt(value: EndedAttempt) -> bytes:
+    return b"".join(
+        (
+            NUMBERS[value.attempt],
+            NUMBERS[value.lease_token],
+            TEXTS[value.worker_id],
+            NUMBERS[value.granted_at_ms],
+            NUMBERS[value.ended_at_ms],
+            NUMBERS[len(x1 := value.end.encode())],
+            x1,
+            NUMBERS[len(x2 := value.error.encode())],
+            x2,
+        )
+    )
+
+
+def decode_EndedAttempt(data: bytes, at: int) -> tuple[EndedAttempt, int]:
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    attempt_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    lease_token_ = number
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    worker_id_ = WORDS[data[at : (at := at + size)]]
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    granted_at_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    ended_at_ms_ = number
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    end_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    error_ = data[at : (at := at + size)].decode()
+    return EndedAttempt(attempt=attempt_, lease_token=lease_token_, worker_id=worker_id_, granted_at_ms=granted_at_ms_, ended_at_ms=ended_at_ms_, end=end_, error=error_), at
+
+
 def encode_OpenRun(value: OpenRun) -> bytes:
     return b"".join(
         (
@@ -1543,8 +1821,8 @@ def encode_OpenRun(value: OpenRun) -> bytes:
             NUMBERS[value.attempt],
             b"\0" if (x2 := value.lease) is None else b"\2" + encode_Lease(x2),
             _rest_of_OpenRun(value)
-            if value.silent_grants or value.held or value.cancel_requested_at_ms or value.cancel_reason or value.payload is not None or value.replay_of or value.replays or value.error or value.forced or value.ended_token or value.ended_by
-            else b'\0\0\0\0\0\0\0\0\0\0\0',
+            if value.silent_grants or value.held or value.cancel_requested_at_ms or value.cancel_reason or value.payload is not None or value.replay_of or value.replays or value.error or value.forced or value.ended_token or value.ended_by or value.attempts
+            else b'\0\0\0\0\0\0\0\0\0\0\0\0',
         )
     )
 
@@ -1566,6 +1844,7 @@ def _rest_of_OpenRun(value: OpenRun) -> bytes:
             b"\1" if value.forced else b"\0",
             NUMBERS[value.ended_token],
             TEXTS[value.ended_by],
+            array_bytes([encode_EndedAttempt(item) for item in x8]) if (x8 := value.attempts) else b"\0",
         )
     )
 
@@ -1620,8 +1899,8 @@ def decode_OpenRun(data: bytes, at: int) -> tuple[OpenRun, int]:
         raise ValueError("a union has no such branch")
     else:
         at += 1
-    if data[at : at + 11] == b'\0' * 11:
-        return OpenRun(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, due_at_ms=due_at_ms_, opened_at_ms=opened_at_ms_, job_version=job_version_, lane=lane_, attempt=attempt_, lease=lease_), at + 11
+    if data[at : at + 12] == b'\0' * 12:
+        return OpenRun(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, due_at_ms=due_at_ms_, opened_at_ms=opened_at_ms_, job_version=job_version_, lane=lane_, attempt=attempt_, lease=lease_), at + 12
     if (number := SMALL[data[at]]) is not None:
         at += 1
     else:
@@ -1685,7 +1964,12 @@ def decode_OpenRun(data: bytes, at: int) -> tuple[OpenRun, int]:
         size >>= 1
         at += 1
     ended_by_ = _OPENRUN_ENDED_BY[WORDS[data[at : (at := at + size)]]]
-    return OpenRun(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, due_at_ms=due_at_ms_, opened_at_ms=opened_at_ms_, job_version=job_version_, lane=lane_, attempt=attempt_, lease=lease_, silent_grants=silent_grants_, held=held_, cancel_requested_at_ms=cancel_requested_at_ms_, cancel_reason=cancel_reason_, payload=payload_, replay_of=replay_of_, replays=replays_, error=error_, forced=forced_, ended_token=ended_token_, ended_by=ended_by_), at
+    attempts_: tuple[EndedAttempt, ...] = ()
+    if data[at]:
+        attempts_, at = read_array(data, at, decode_EndedAttempt)
+    else:
+        at += 1
+    return OpenRun(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, due_at_ms=due_at_ms_, opened_at_ms=opened_at_ms_, job_version=job_version_, lane=lane_, attempt=attempt_, lease=lease_, silent_grants=silent_grants_, held=held_, cancel_requested_at_ms=cancel_requested_at_ms_, cancel_reason=cancel_reason_, payload=payload_, replay_of=replay_of_, replays=replays_, error=error_, forced=forced_, ended_token=ended_token_, ended_by=ended_by_, attempts=attempts_), at
 
 
 def encode_ClosedRun(value: ClosedRun) -> bytes:
@@ -1699,9 +1983,11 @@ def encode_ClosedRun(value: ClosedRun) -> bytes:
             NUMBERS[value.closed_at_ms],
             NUMBERS[value.attempt],
             NUMBERS[value.lease_token],
+            NUMBERS[len(x2 := value.result)],
+            x2,
             _rest_of_ClosedRun(value)
-            if value.reason or value.error or value.replays or value.payload is not None or value.payload_dropped
-            else b'\0\0\0\0\0',
+            if value.reason or value.error or value.replays or value.payload is not None or value.payload_dropped or value.result_dropped or value.replay_of or value.attempts
+            else b'\0\0\0\0\0\0\0\0',
         )
     )
 
@@ -1710,11 +1996,15 @@ def _rest_of_ClosedRun(value: ClosedRun) -> bytes:
     return b"".join(
         (
             TEXTS[value.reason],
-            NUMBERS[len(x2 := value.error.encode())],
-            x2,
+            NUMBERS[len(x3 := value.error.encode())],
+            x3,
             NUMBERS[value.replays],
-            b"\0" if (x3 := value.payload) is None else b"\2" + NUMBERS[len(x4 := x3)] + x4,
+            b"\0" if (x4 := value.payload) is None else b"\2" + NUMBERS[len(x5 := x4)] + x5,
             b"\1" if value.payload_dropped else b"\0",
+            b"\1" if value.result_dropped else b"\0",
+            NUMBERS[len(x6 := value.replay_of.encode())],
+            x6,
+            array_bytes([encode_EndedAttempt(item) for item in x7]) if (x7 := value.attempts) else b"\0",
         )
     )
 
@@ -1754,8 +2044,14 @@ def decode_ClosedRun(data: bytes, at: int) -> tuple[ClosedRun, int]:
     else:
         number, at = read_long(data, at)
     lease_token_ = number
-    if data[at : at + 5] == b'\0' * 5:
-        return ClosedRun(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, outcome=outcome_, closed_at_ms=closed_at_ms_, attempt=attempt_, lease_token=lease_token_), at + 5
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    result_ = data[at : (at := at + size)]
+    if data[at : at + 8] == b'\0' * 8:
+        return ClosedRun(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, outcome=outcome_, closed_at_ms=closed_at_ms_, attempt=attempt_, lease_token=lease_token_, result=result_), at + 8
     if (size := data[at]) & 129:
         size, at = read_length(data, at)
     else:
@@ -1788,7 +2084,20 @@ def decode_ClosedRun(data: bytes, at: int) -> tuple[ClosedRun, int]:
         at += 1
     payload_dropped_ = BOOLEANS[data[at]]
     at += 1
-    return ClosedRun(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, outcome=outcome_, closed_at_ms=closed_at_ms_, attempt=attempt_, lease_token=lease_token_, reason=reason_, error=error_, replays=replays_, payload=payload_, payload_dropped=payload_dropped_), at
+    result_dropped_ = BOOLEANS[data[at]]
+    at += 1
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    replay_of_ = data[at : (at := at + size)].decode()
+    attempts_: tuple[EndedAttempt, ...] = ()
+    if data[at]:
+        attempts_, at = read_array(data, at, decode_EndedAttempt)
+    else:
+        at += 1
+    return ClosedRun(run_id=run_id_, kind=kind_, scheduled_at_ms=scheduled_at_ms_, outcome=outcome_, closed_at_ms=closed_at_ms_, attempt=attempt_, lease_token=lease_token_, result=result_, reason=reason_, error=error_, replays=replays_, payload=payload_, payload_dropped=payload_dropped_, result_dropped=result_dropped_, replay_of=replay_of_, attempts=attempts_), at
 
 
 def encode_DroppedSlot(value: DroppedSlot) -> bytes:
@@ -1885,6 +2194,15 @@ def encode_Backfill(value: Backfill) -> bytes:
             NUMBERS[value.until_ms],
             NUMBERS[value.opened],
             NUMBERS[value.concurrent_runs_max],
+            NUMBERS[value.interval_ms],
+            NUMBERS[value.opened_last_at_ms],
+            NUMBERS[value.started_at_ms],
+            NUMBERS[value.first_at_ms],
+            NUMBERS[value.last_at_ms],
+            NUMBERS[value.runs_total],
+            NUMBERS[value.ended_at_ms],
+            NUMBERS[len(x2 := value.ended_by.encode())],
+            x2,
         )
     )
 
@@ -1920,7 +2238,101 @@ def decode_Backfill(data: bytes, at: int) -> tuple[Backfill, int]:
     else:
         number, at = read_long(data, at)
     concurrent_runs_max_ = number
-    return Backfill(backfill_id=backfill_id_, cursor_at_ms=cursor_at_ms_, until_ms=until_ms_, opened=opened_, concurrent_runs_max=concurrent_runs_max_), at
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    interval_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    opened_last_at_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    started_at_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    first_at_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    last_at_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    runs_total_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    ended_at_ms_ = number
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    ended_by_ = data[at : (at := at + size)].decode()
+    return Backfill(backfill_id=backfill_id_, cursor_at_ms=cursor_at_ms_, until_ms=until_ms_, opened=opened_, concurrent_runs_max=concurrent_runs_max_, interval_ms=interval_ms_, opened_last_at_ms=opened_last_at_ms_, started_at_ms=started_at_ms_, first_at_ms=first_at_ms_, last_at_ms=last_at_ms_, runs_total=runs_total_, ended_at_ms=ended_at_ms_, ended_by=ended_by_), at
+
+
+def encode_KeyUse(value: KeyUse) -> bytes:
+    return b"".join(
+        (
+            NUMBERS[len(x1 := value.key.encode())],
+            x1,
+            NUMBERS[len(x2 := value.body.encode())],
+            x2,
+            NUMBERS[value.version],
+            NUMBERS[len(x3 := value.memo)],
+            x3,
+        )
+    )
+
+
+def decode_KeyUse(data: bytes, at: int) -> tuple[KeyUse, int]:
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    key_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    body_ = data[at : (at := at + size)].decode()
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    version_ = number
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    memo_ = data[at : (at := at + size)]
+    return KeyUse(key=key_, body=body_, version=version_, memo=memo_), at
 
 
 def encode_JobState(value: JobState) -> bytes:
@@ -1952,8 +2364,8 @@ def encode_JobState(value: JobState) -> bytes:
             NUMBERS[value.missed_until_ms],
             array_bytes([NUMBERS[item] for item in x10]) if (x10 := value.skip_at_ms) else b"\0",
             _rest_of_JobState(value)
-            if value.skips_total or value.pause is not None or value.dead or value.backfills or value.backfills_ended or value.forget_at_ms or value.checkpoint_at_ms
-            else b'\0\0\0\0\0\0\0',
+            if value.skips_total or value.pause is not None or value.dead or value.backfills or value.backfills_ended or value.forget_at_ms or value.checkpoint_at_ms or value.updated_at_ms or value.keys
+            else b'\0\0\0\0\0\0\0\0\0',
         )
     )
 
@@ -1965,9 +2377,11 @@ def _rest_of_JobState(value: JobState) -> bytes:
             b"\0" if (x11 := value.pause) is None else b"\2" + encode_JobPause(x11),
             array_bytes([encode_ClosedRun(item) for item in x12]) if (x12 := value.dead) else b"\0",
             array_bytes([encode_Backfill(item) for item in x13]) if (x13 := value.backfills) else b"\0",
-            array_bytes([TEXTS[item] for item in x14]) if (x14 := value.backfills_ended) else b"\0",
+            array_bytes([encode_Backfill(item) for item in x14]) if (x14 := value.backfills_ended) else b"\0",
             NUMBERS[value.forget_at_ms],
             NUMBERS[value.checkpoint_at_ms],
+            NUMBERS[value.updated_at_ms],
+            array_bytes([encode_KeyUse(item) for item in x15]) if (x15 := value.keys) else b"\0",
         )
     )
 
@@ -2112,8 +2526,8 @@ def decode_JobState(data: bytes, at: int) -> tuple[JobState, int]:
         skip_at_ms_, at = read_array(data, at, read_long)
     else:
         at += 1
-    if data[at : at + 7] == b'\0' * 7:
-        return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_), at + 7
+    if data[at : at + 9] == b'\0' * 9:
+        return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_), at + 9
     if (number := SMALL[data[at]]) is not None:
         at += 1
     else:
@@ -2137,9 +2551,9 @@ def decode_JobState(data: bytes, at: int) -> tuple[JobState, int]:
         backfills_, at = read_array(data, at, decode_Backfill)
     else:
         at += 1
-    backfills_ended_: tuple[str, ...] = ()
+    backfills_ended_: tuple[Backfill, ...] = ()
     if data[at]:
-        backfills_ended_, at = read_array(data, at, read_text)
+        backfills_ended_, at = read_array(data, at, decode_Backfill)
     else:
         at += 1
     if (number := SMALL[data[at]]) is not None:
@@ -2156,7 +2570,19 @@ def decode_JobState(data: bytes, at: int) -> tuple[JobState, int]:
     else:
         number, at = read_long(data, at)
     checkpoint_at_ms_ = number
-    return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_, skips_total=skips_total_, pause=pause_, dead=dead_, backfills=backfills_, backfills_ended=backfills_ended_, forget_at_ms=forget_at_ms_, checkpoint_at_ms=checkpoint_at_ms_), at
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    updated_at_ms_ = number
+    keys_: tuple[KeyUse, ...] = ()
+    if data[at]:
+        keys_, at = read_array(data, at, decode_KeyUse)
+    else:
+        at += 1
+    return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_, skips_total=skips_total_, pause=pause_, dead=dead_, backfills=backfills_, backfills_ended=backfills_ended_, forget_at_ms=forget_at_ms_, checkpoint_at_ms=checkpoint_at_ms_, updated_at_ms=updated_at_ms_, keys=keys_), at
 
 
 def encode_LedgerMarker(value: LedgerMarker) -> bytes:
@@ -3574,6 +4000,9 @@ def encode_BackfillStarted(value: BackfillStarted) -> bytes:
             NUMBERS[value.concurrent_runs_max],
             TEXTS[value.actor],
             NUMBERS[value.at_ms],
+            NUMBERS[value.interval_ms],
+            NUMBERS[value.last_at_ms],
+            NUMBERS[value.runs_total],
         )
     )
 
@@ -3617,7 +4046,26 @@ def decode_BackfillStarted(data: bytes, at: int) -> tuple[BackfillStarted, int]:
     else:
         number, at = read_long(data, at)
     at_ms_ = number
-    return BackfillStarted(backfill_id=backfill_id_, cursor_at_ms=cursor_at_ms_, until_ms=until_ms_, concurrent_runs_max=concurrent_runs_max_, actor=actor_, at_ms=at_ms_), at
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    interval_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    last_at_ms_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    runs_total_ = number
+    return BackfillStarted(backfill_id=backfill_id_, cursor_at_ms=cursor_at_ms_, until_ms=until_ms_, concurrent_runs_max=concurrent_runs_max_, actor=actor_, at_ms=at_ms_, interval_ms=interval_ms_, last_at_ms=last_at_ms_, runs_total=runs_total_), at
 
 
 def encode_BackfillMoved(value: BackfillMoved) -> bytes:
@@ -3726,7 +4174,50 @@ def decode_JobCheckpoint(data: bytes, at: int) -> tuple[JobCheckpoint, int]:
     return JobCheckpoint(state=state_, definition=definition_, at_ms=at_ms_), at
 
 
-_HISTORYRECORD_EVENTS_READ: Final[dict[int, Callable[[bytes, int], tuple[JobDefined | JobEdited | JobDeleted | JobFinished | JobForgotten | JobPaused | JobResumed | RunOpened | OccurrencesSkipped | CursorMoved | CursorNoted | OccurrencesMissed | SlotSkipRequested | LeaseGranted | LeaseRenewed | LeaseReleased | LeaseExpired | RunSucceeded | RunFailed | RunRetried | RunDied | RunSkipped | RunCancelRequested | RunCancelled | RunUnheld | DeadRunReplayed | BackfillStarted | BackfillMoved | BackfillEnded | JobCheckpoint, int]]]] = {
+def encode_KeyUsed(value: KeyUsed) -> bytes:
+    return b"".join(
+        (
+            NUMBERS[len(x1 := value.key.encode())],
+            x1,
+            NUMBERS[len(x2 := value.body.encode())],
+            x2,
+            NUMBERS[len(x3 := value.memo)],
+            x3,
+            NUMBERS[value.at_ms],
+        )
+    )
+
+
+def decode_KeyUsed(data: bytes, at: int) -> tuple[KeyUsed, int]:
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    key_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    body_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    memo_ = data[at : (at := at + size)]
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    at_ms_ = number
+    return KeyUsed(key=key_, body=body_, memo=memo_, at_ms=at_ms_), at
+
+
+_HISTORYRECORD_EVENTS_READ: Final[dict[int, Callable[[bytes, int], tuple[JobDefined | JobEdited | JobDeleted | JobFinished | JobForgotten | JobPaused | JobResumed | RunOpened | OccurrencesSkipped | CursorMoved | CursorNoted | OccurrencesMissed | SlotSkipRequested | LeaseGranted | LeaseRenewed | LeaseReleased | LeaseExpired | RunSucceeded | RunFailed | RunRetried | RunDied | RunSkipped | RunCancelRequested | RunCancelled | RunUnheld | DeadRunReplayed | BackfillStarted | BackfillMoved | BackfillEnded | JobCheckpoint | KeyUsed, int]]]] = {
     0: decode_JobDefined,
     2: decode_JobEdited,
     4: decode_JobDeleted,
@@ -3757,6 +4248,7 @@ _HISTORYRECORD_EVENTS_READ: Final[dict[int, Callable[[bytes, int], tuple[JobDefi
     54: decode_BackfillMoved,
     56: decode_BackfillEnded,
     58: decode_JobCheckpoint,
+    60: decode_KeyUsed,
 }
 _HISTORYRECORD_EVENTS_WRITE: Final[dict[type, tuple[bytes, Callable[..., bytes]]]] = {
     JobDefined: (b'\x00', encode_JobDefined),
@@ -3789,15 +4281,16 @@ _HISTORYRECORD_EVENTS_WRITE: Final[dict[type, tuple[bytes, Callable[..., bytes]]
     BackfillMoved: (b'\x36', encode_BackfillMoved),
     BackfillEnded: (b'\x38', encode_BackfillEnded),
     JobCheckpoint: (b'\x3a', encode_JobCheckpoint),
+    KeyUsed: (b'\x3c', encode_KeyUsed),
 }
 
 
-def _write_HISTORYRECORD_EVENTS(value: JobDefined | JobEdited | JobDeleted | JobFinished | JobForgotten | JobPaused | JobResumed | RunOpened | OccurrencesSkipped | CursorMoved | CursorNoted | OccurrencesMissed | SlotSkipRequested | LeaseGranted | LeaseRenewed | LeaseReleased | LeaseExpired | RunSucceeded | RunFailed | RunRetried | RunDied | RunSkipped | RunCancelRequested | RunCancelled | RunUnheld | DeadRunReplayed | BackfillStarted | BackfillMoved | BackfillEnded | JobCheckpoint) -> bytes:
+def _write_HISTORYRECORD_EVENTS(value: JobDefined | JobEdited | JobDeleted | JobFinished | JobForgotten | JobPaused | JobResumed | RunOpened | OccurrencesSkipped | CursorMoved | CursorNoted | OccurrencesMissed | SlotSkipRequested | LeaseGranted | LeaseRenewed | LeaseReleased | LeaseExpired | RunSucceeded | RunFailed | RunRetried | RunDied | RunSkipped | RunCancelRequested | RunCancelled | RunUnheld | DeadRunReplayed | BackfillStarted | BackfillMoved | BackfillEnded | JobCheckpoint | KeyUsed) -> bytes:
     branch, encode = _HISTORYRECORD_EVENTS_WRITE[type(value)]
     return branch + encode(value)
 
 
-def _read_HISTORYRECORD_EVENTS(data: bytes, at: int) -> tuple[JobDefined | JobEdited | JobDeleted | JobFinished | JobForgotten | JobPaused | JobResumed | RunOpened | OccurrencesSkipped | CursorMoved | CursorNoted | OccurrencesMissed | SlotSkipRequested | LeaseGranted | LeaseRenewed | LeaseReleased | LeaseExpired | RunSucceeded | RunFailed | RunRetried | RunDied | RunSkipped | RunCancelRequested | RunCancelled | RunUnheld | DeadRunReplayed | BackfillStarted | BackfillMoved | BackfillEnded | JobCheckpoint, int]:
+def _read_HISTORYRECORD_EVENTS(data: bytes, at: int) -> tuple[JobDefined | JobEdited | JobDeleted | JobFinished | JobForgotten | JobPaused | JobResumed | RunOpened | OccurrencesSkipped | CursorMoved | CursorNoted | OccurrencesMissed | SlotSkipRequested | LeaseGranted | LeaseRenewed | LeaseReleased | LeaseExpired | RunSucceeded | RunFailed | RunRetried | RunDied | RunSkipped | RunCancelRequested | RunCancelled | RunUnheld | DeadRunReplayed | BackfillStarted | BackfillMoved | BackfillEnded | JobCheckpoint | KeyUsed, int]:
     return _HISTORYRECORD_EVENTS_READ[data[at]](data, at + 1)
 
 
@@ -3873,7 +4366,7 @@ def decode_HistoryRecord(data: bytes, at: int) -> tuple[HistoryRecord, int]:
         size >>= 1
         at += 1
     zone_data_ = WORDS[data[at : (at := at + size)]]
-    events_: tuple[JobDefined | JobEdited | JobDeleted | JobFinished | JobForgotten | JobPaused | JobResumed | RunOpened | OccurrencesSkipped | CursorMoved | CursorNoted | OccurrencesMissed | SlotSkipRequested | LeaseGranted | LeaseRenewed | LeaseReleased | LeaseExpired | RunSucceeded | RunFailed | RunRetried | RunDied | RunSkipped | RunCancelRequested | RunCancelled | RunUnheld | DeadRunReplayed | BackfillStarted | BackfillMoved | BackfillEnded | JobCheckpoint, ...] = ()
+    events_: tuple[JobDefined | JobEdited | JobDeleted | JobFinished | JobForgotten | JobPaused | JobResumed | RunOpened | OccurrencesSkipped | CursorMoved | CursorNoted | OccurrencesMissed | SlotSkipRequested | LeaseGranted | LeaseRenewed | LeaseReleased | LeaseExpired | RunSucceeded | RunFailed | RunRetried | RunDied | RunSkipped | RunCancelRequested | RunCancelled | RunUnheld | DeadRunReplayed | BackfillStarted | BackfillMoved | BackfillEnded | JobCheckpoint | KeyUsed, ...] = ()
     if data[at]:
         events_, at = read_array(data, at, _read_HISTORYRECORD_EVENTS)
     else:
@@ -4363,6 +4856,7 @@ def encode_QueueDemand(value: QueueDemand) -> bytes:
             TEXTS[value.tenant],
             TEXTS[value.queue],
             NUMBERS[value.slots],
+            NUMBERS[value.calls],
         )
     )
 
@@ -4385,7 +4879,12 @@ def decode_QueueDemand(data: bytes, at: int) -> tuple[QueueDemand, int]:
     else:
         number, at = read_long(data, at)
     slots_ = number
-    return QueueDemand(tenant=tenant_, queue=queue_, slots=slots_), at
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    calls_ = number
+    return QueueDemand(tenant=tenant_, queue=queue_, slots=slots_, calls=calls_), at
 
 
 def encode_Demand(value: Demand) -> bytes:

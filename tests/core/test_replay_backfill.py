@@ -193,7 +193,9 @@ def test_a_backfill_shows_its_progress_and_ends(owner: ManualOwner) -> None:
         owner.complete(owner.grant())
     owner.wake()
 
-    assert (owner.state.backfills, owner.state.backfills_ended) == ((), ("b1",))
+    assert owner.state.backfills == ()
+    ended = owner.state.backfills_ended[0]
+    assert (ended.backfill_id, ended.opened, ended.runs_total, ended.ended_by) == ("b1", 4, 4, "completed")
 
 
 def test_a_stopped_backfill_opens_nothing_more_and_keeps_what_it_opened(owner: ManualOwner) -> None:

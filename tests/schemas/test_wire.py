@@ -237,13 +237,13 @@ def test_a_number_of_too_many_bytes_is_refused_without_being_computed(length: in
 def test_arrays_in_blocks_with_their_size_are_read() -> None:
     """Java's blocking encoder writes a negative count, then the block's size in bytes."""
     whole = wire.encode_demand(Demand(gateway_id="g", incarnation="i", sent_at_ms=1, queues=()))
-    item = b"\x02t\x02q\x06"
+    item = b"\x02t\x02q\x06\x02"
     value = whole[:-1] + b"\x01" + bytes((len(item) * 2,)) + item + b"\x02" + item + b"\0"
 
     queues = wire.decode_demand(value).queues
 
     assert [(queue.tenant, queue.queue, queue.slots) for queue in queues] == [("t", "q", 3)] * 2
-    assert codec.decode(value).record["queues"] == [{"tenant": "t", "queue": "q", "slots": 3}] * 2
+    assert codec.decode(value).record["queues"] == [{"tenant": "t", "queue": "q", "slots": 3, "calls": 1}] * 2
 
 
 def test_the_tables_are_bounded() -> None:

@@ -51,6 +51,10 @@ WEIGHTS: Final = {
 """How often people do what, relative to each other."""
 
 
+BACKFILL_INTERVAL_MS = 20_000
+"""Of a third of all backfills: slower than workers are, so that the rate is what holds them."""
+
+
 class People:
     """Define jobs at the start; change, control and delete them until told to be quiet."""
 
@@ -238,10 +242,14 @@ class People:
         if job is None or job.definition is None:
             return
         until_ms = self.world.t_ms - self.world.rng.randrange(HOUR_MS)
+        backfill_id = self._name()
         self.call(
             StartBackfill(
                 job_id=job_id,
-                backfill_id=self._name(),
+                backfill_id=backfill_id,
+                interval_ms=BACKFILL_INTERVAL_MS if self._number % 3 == 0 else 0,
+                key=backfill_id,
+                body="range",
                 from_ms=until_ms - self.world.rng.choice((HOUR_MS // 2, 2 * HOUR_MS, 12 * HOUR_MS)),
                 until_ms=until_ms,
                 concurrent_runs_max=self.world.rng.choice((1, 1, 3)),

@@ -1,15 +1,20 @@
-"""Faust's part: what is fetched while the group moves on, and dropped by Faust, is fetched again."""
+"""Faust: what it drops while the group moves on is fetched again; its signals reach the owner, who is waited for."""
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped] # it ships no types
 
-from streams.faust_app import _ReadCommittedThread
+from schemas.config import load_settings
+from schemas.topics import Topic, topic_name
+from streams.faust_app import _ReadCommittedThread, connect, make_app
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
 AT_7, AT_0, NEVER = (TopicPartition("job-definitions", partition) for partition in range(3))
 
@@ -59,3 +64,38 @@ async def test_seeking_back_to_what_is_committed_also_works_where_that_is_nothin
 
     assert offsets == consumer.offsets
     assert consumer.positions == {AT_7: 7, AT_0: 0, NEVER: 0}
+
+
+class FakeOwner:
+    """Writes down what it is told, once it has had the time that it takes."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    async def assigned(self, partitions: list[int]) -> None:
+        await asyncio.sleep(0)
+        self.told.append(sorted(partitions))
+
+    async def revoked(self) -> None:
+        await asyncio.sleep(0)
+        self.told.append("revoked")
+
+    async def stop(self) -> None:
+        await asyncio.sleep(0)
+        self.told.append("stopped")
+
+
+async def test_the_owner_hears_of_assignments_and_has_stopped_when_the_shutdown_goes_on(tmp_path: Path) -> None:
+    """A graceful stop sends no revocation: without the hook before it, the transaction in flight would be cut off."""
+    settings = load_settings(env={})
+    app, owner = make_app(settings, str(tmp_path)), FakeOwner()
+    connect(app, settings, lambda: owner)  # type: ignore[arg-type,return-value] # a fake
+    gc.collect()  # Faust holds receivers weakly: whoever connects them must keep them
+
+    commands, definitions = topic_name(settings, Topic.COMMANDS), topic_name(settings, Topic.JOB_DEFINITIONS)
+    both = {TopicPartition(topic, partition) for topic in (commands, definitions) for partition in (0, 3)}
+    await app.on_partitions_assigned.send(both)
+    await app.on_partitions_revoked.send(both)
+    await app.on_before_shutdown.send()
+
+    assert owner.told == [[0, 3], "revoked", "stopped"]

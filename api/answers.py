@@ -360,6 +360,35 @@ class HealthAnswer(Answer, frozen=True, kw_only=True):
     checks: list[HealthCheck] | UnsetType = UNSET
 
 
+class CalendarAnswer(Answer, frozen=True, kw_only=True):
+    """An exclusion calendar."""
+
+    name: str
+    tenant: str
+    version: int
+    time_zone: str
+    dates: list[str]
+    rules: list[str]
+    description: str
+    updated_at: str
+    updated_by: str
+
+
+class CalendarsAnswer(Answer, frozen=True, kw_only=True):
+    """A page of calendars."""
+
+    calendars: list[CalendarAnswer]
+    next_cursor: str | None
+
+
+class CalendarDeletedAnswer(Answer, frozen=True, kw_only=True):
+    """A calendar was deleted."""
+
+    name: str
+    version: int
+    state: Literal["deleted"]
+
+
 class ProblemAnswer(Answer, frozen=True, kw_only=True):
     """RFC 9457. More members may come with one code."""
 

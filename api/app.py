@@ -17,7 +17,7 @@ from api.dispatch.calls import DispatchError
 from api.http_call import HttpCall, body_too_large, request_id_of
 from api.openapi import document_of
 from api.problems import Problem, problem_of
-from api.routes import bulk, control, jobs, leases, previews, queues, registry, runs, service
+from api.routes import bulk, calendars, control, jobs, leases, previews, queues, registry, runs, service
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,6 +33,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *leases.ROUTES,
     *runs.ROUTES,
     *queues.ROUTES,
+    *calendars.ROUTES,
     *service.ROUTES,
     *registry.ROUTES,
 )

@@ -272,6 +272,15 @@ class QueueBody(Body, frozen=True, kw_only=True):
     description: str = ""
 
 
+class CalendarBody(Body, frozen=True, kw_only=True):
+    """`PUT /v1/calendars/{calendar}`: the whole calendar."""
+
+    time_zone: str = "UTC"
+    dates: list[str] = []
+    rules: list[str] = []
+    description: str = ""
+
+
 _AT: Final = re.compile(r" - at `(?:key in )?(\$[^`]*)`")
 _MISSING: Final = re.compile(r"Object missing required field `([^`]+)`")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `([^`]+)`")

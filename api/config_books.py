@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from api.dispatch.client import DispatchClient
+    from api.dispatch.link import ConfigRecord
+    from streams.core.calendar_records import CalendarBook
 
 
 class Book(Protocol):
@@ -24,16 +26,17 @@ class Book(Protocol):
 
 
 class ConfigBooks:
-    """All books of one gateway."""
+    """All books of one gateway. Calendars go by the offsets of their records, as owners go by them."""
 
-    def __init__(self, client: DispatchClient, books: Sequence[Book]) -> None:
-        self._books = books
+    def __init__(self, client: DispatchClient, books: Sequence[Book], calendars: CalendarBook) -> None:
+        self._books, self._calendars = books, calendars
         client.on_config_change = self._heard
-        for key, value in client.config.items():
-            self._heard(key, value)
+        for record in client.config.values():
+            self._heard(record)
 
-    def _heard(self, key: str, value: bytes | None) -> None:
+    def _heard(self, record: ConfigRecord) -> None:
+        self._calendars.take(*record)
         for book in self._books:
-            if key.startswith(book.key_prefix):
-                book.heard(key, value)
+            if record.key.startswith(book.key_prefix):
+                book.heard(record.key, record.value)
                 return

@@ -83,6 +83,22 @@ def read_run_place(cursor: str) -> tuple[int, str]:
         raise bad_header("cursor", _CURSOR_ALLOWED) from None
 
 
+def write_name(name: str) -> str:
+    """Write a cursor into a list of names."""
+    return _encode(name, "")
+
+
+def read_name(cursor: str | None) -> str:
+    """Read it: the name before the page; empty begins. Raises Problem."""
+    if cursor is None:
+        return ""
+    try:
+        name, _ = _decode(cursor, 2)
+    except ValueError:
+        raise bad_header("cursor", _CURSOR_ALLOWED) from None
+    return name
+
+
 class Shown(NamedTuple):
     """What a consistency token names: a job's version that was committed."""
 

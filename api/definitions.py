@@ -54,6 +54,10 @@ RETRY_MAX_SECONDS: Final = 600.0
 """The ceiling of the backoff (DESIGN section 10); not yet a field of its own."""
 
 QUEUE_DEFAULT: Final = "default"
+
+CALENDARS_TOLD_MAX: Final = 20
+"""Known names that a refusal lists."""
+
 MONTHS_PER_YEAR: Final = 12
 
 _TIME_FORMS: Final = ("schedule", "run_at", "run_at_local", "delay_seconds")
@@ -137,16 +141,18 @@ def check(definition: Definition, *, now_ms: int, calendars: Mapping[str, Calend
         field = _CORE_FIELDS.get(error.field, error.field)
         if field == "payload":
             raise payload_too_large(len(definition.payload)) from None
-        raise Problem("invalid_field", f"{field}: {error.reason}.", field=field) from None
+        allowed = sorted(calendars or ())[:CALENDARS_TOLD_MAX] if field == "calendars" else None
+        raise Problem("invalid_field", f"{field}: {error.reason}.", field=field, allowed=allowed) from None
 
 
-def schedule_of(definition: Definition) -> CompiledSchedule:
-    """Compile a definition's schedule, as owners do."""
+def schedule_of(definition: Definition, calendars: Mapping[str, CalendarSpec]) -> CompiledSchedule:
+    """Compile a definition's schedule, as owners do. A calendar that is not there excludes nothing."""
     return compile_schedule(
         definition.schedule,
         job_id=definition.job_id,
         window=Window(definition.start_at_ms, definition.end_at_ms),
         jitter=Jitter(definition.jitter_kind, definition.jitter_ms),
+        calendars=tuple(calendars[name] for name in definition.calendars if name in calendars),
         zone_data=INSTALLED_ZONE_DATA,
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from api.calendar_shelf import CalendarShelf
 from api.config_books import ConfigBooks
 from api.metrics import Metrics
 from api.owner_watch import OwnerWatch
@@ -66,13 +67,15 @@ class Gateway:
     config: ConfigBooks = field(init=False)
     queues: QueueBook = field(init=False)
     tenants: TenantBook = field(init=False)
+    calendars: CalendarShelf = field(init=False)
 
     def __post_init__(self) -> None:
         self.watch = OwnerWatch(self.client)
         self.metrics = Metrics(self.client)
         self.queues = QueueBook(self.client, strict=self.limits.strict_queues)
         self.tenants = TenantBook(self.client)
-        self.config = ConfigBooks(self.client, (self.queues, self.tenants))
+        self.calendars = CalendarShelf(self.client)
+        self.config = ConfigBooks(self.client, (self.queues, self.tenants), self.calendars.book)
 
     def now_ms(self) -> int:
         """Give the broker's time, at most its true one."""

@@ -94,6 +94,7 @@ def read_filter(call: HttpCall, *, standing: bool = True) -> JobFilter:
         name_prefix=query.get("namePrefix", ""),
         text=query.get("text", ""),
         labels=labels,
+        calendar=query.get("calendar", ""),
         next_from_ms=call.instant("nextFrom"),
         next_until_ms=call.instant("nextUntil"),
     )

@@ -40,6 +40,7 @@ _PATH_PARAMS: Final[dict[str, tuple[str, str | None, str]]] = {
     "job_id": ("Id of a job.", JOB_ID_PATTERN.pattern, "job_not_found"),
     "run_id": ("Id of a run, `run_<jobId>_<suffix>`.", None, "run_not_found"),
     "queue": ("Name of a queue.", NAME_PATTERN.pattern, "bad_path"),
+    "calendar": ("Name of a calendar.", NAME_PATTERN.pattern, "bad_path"),
     "tenant": ("Name of a tenant.", NAME_PATTERN.pattern, "bad_path"),
     "backfill_id": ("Id of a backfill.", None, "unknown_backfill"),
 }

@@ -28,12 +28,14 @@ STATUS: Final = MappingProxyType(
         "job_not_found": (404, "There is no such job"),
         "run_not_found": (404, "There is no such run"),
         "unknown_queue": (404, "There is no such queue"),
+        "unknown_calendar": (404, "There is no such calendar"),
         "unknown_tenant": (404, "There is no such tenant"),
         "unknown_backfill": (404, "There is no such backfill"),
         "unknown_route": (404, "There is no such route"),
         "method_not_allowed": (405, "The route has no such method"),
         "body_timeout": (408, "The body did not come in time"),
         "idempotency_conflict": (409, "The key was used with another body"),
+        "calendar_in_use": (409, "Jobs name the calendar"),
         "job_exists": (409, "The job exists with another definition"),
         "lease_lost": (409, "The lease is not held under this token"),
         "run_closed": (409, "The run has ended"),
@@ -88,6 +90,7 @@ CODE_OF_REPLY: Final[MappingProxyType[ReplyCode, str]] = MappingProxyType(
         "gone": "job_finished",
         "quota": "pending_cap",
         "quarantined": "internal",
+        "behind": "not_caught_up",
     }
 )
 """Every refusal of an owner; `ok`, `created` and `granted` are none."""

@@ -19,6 +19,7 @@ import faust
 import structlog
 
 from schemas.log_setup import set_up_logging
+from streams.config_reader import ConfigHeard, ConfigReader
 from streams.core.time import INSTALLED_ZONE_DATA
 from streams.data_slot import DataSlot
 from streams.demand_reader import DemandReader
@@ -99,6 +100,7 @@ class _Process:
         )
         self._sender = OfferSender(settings, client)
         self._replies = ReplySender(client)
+        self._config = ConfigReader(settings, client, INSTALLED_ZONE_DATA, self._heard_config)
         self._owner = Owner(
             settings,
             INSTALLED_ZONE_DATA,
@@ -110,9 +112,11 @@ class _Process:
                 send_offers=self._sender.send,
                 send_replies=self._replies.send,
                 events=ObservedOwner(self._metrics, skew_alert_ms=settings.scheduler.clock_skew_alert_ms),
+                look_at_config=self._config.look,
                 steps=steps,
             ),
         )
+        self._owner.heard_config(*self._config.read_whole())
         self._reader = DemandReader(settings, client, self._heard)
         self._queries = QueryServer(self._owner, self._metrics.registry, partitions=settings.topics.partitions)
 
@@ -153,6 +157,7 @@ class _Process:
     async def _turn(self) -> None:
         """Run the owner's loop inside Faust's life; its failure is the process's end."""
         self._reader.start()
+        self._config.start()
         self._watchdog.start()
         beats = asyncio.get_running_loop().create_task(self._beat())
         try:
@@ -178,6 +183,10 @@ class _Process:
         with contextlib.suppress(RuntimeError):  # the loop has ended before its reader
             self._loop.call_soon_threadsafe(self._owner.heard_demand, demand)
 
+    def _heard_config(self, heard: ConfigHeard) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended before its reader
+            self._loop.call_soon_threadsafe(self._owner.heard_config, *heard)
+
     def _open_store(self, partition: int, identity: StoreIdentity, log_end: int) -> Store:
         path = self._slot.path / "stores" / str(partition)
         store, discarded = open_store(path, identity, time.time_ns() // 1_000_000, STORE_AGE_MAX_MS, log_end)
@@ -187,6 +196,7 @@ class _Process:
 
     def _close(self) -> None:
         self._reader.stop()
+        self._config.stop()
         self._sender.close()
         self._replies.close()
         self._committer.close()

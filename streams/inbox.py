@@ -68,6 +68,10 @@ class Inbox:
         """The next offset of each source behind everything taken; what a commit of the taken ones would store."""
         return self._consumed
 
+    def delivered(self, source: Source) -> int:
+        """Return the next offset of a source behind everything that was ever delivered."""
+        return self._next_delivery[source]
+
     def push(self, item: Input) -> bool:
         """Hold one delivered record; False where it is a repeat or lies below the floor."""
         if item.offset < self._next_delivery[item.source]:

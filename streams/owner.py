@@ -31,6 +31,7 @@ from streams.core.envelopes import OwnerView
 from streams.demand import DemandTable
 from streams.inbox import SOURCES, Inbox
 from streams.membership import Membership, NoMembershipError
+from streams.owner_config import OwnerConfig
 from streams.sealing import Sealer
 from streams.shard import Shard, ShardSettings
 from streams.takeover import Progress, Recovered, Takeover
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from schemas.config import Settings
     from streams.batch import Batch
+    from streams.core.calendars import Calendars
     from streams.core.envelopes import Demand, Offers
     from streams.core.time import ZoneData
     from streams.inbox import Input, Source
@@ -121,6 +123,8 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     send_offers: Callable[[Sequence[Offers]], None]
     send_replies: Callable[[Sequence[OutRecord]], None]
     events: OwnerEvents
+    look_at_config: Callable[[int], None] | None = None
+    """See OwnerConfig; None where nothing but what `heard_config` is told can be known."""
     steps: Steps = NoSteps()
     monotonic_ms: Callable[[], float] = lambda: time.monotonic() * 1000.0
     wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
@@ -162,6 +166,7 @@ class Owner:
         self._arrived_ms: dict[int, float] = {}
         """When the oldest input came that its shard has not looked at; what is held and missing here waits no more."""
         self.demand = DemandTable()
+        self.config = OwnerConfig(runtime.look_at_config)
         self.shards: dict[int, Shard] = {}
         self.recovering: dict[int, Progress | None] = {}
         self.query_url = ""
@@ -198,6 +203,11 @@ class Owner:
             return waiting.full
         shard = self.shards.get(partition)
         return shard is not None and shard.inbox.full
+
+    def heard_config(self, calendars: Calendars, next_offset: int, looked: int) -> None:
+        """Follow the calendars, as far as they were read."""
+        self.config.heard(calendars, next_offset, looked)
+        self._wake.set()
 
     def heard_demand(self, demand: Demand) -> None:
         """Follow the free slots of a gateway."""
@@ -574,6 +584,7 @@ class Owner:
             next_seq=start.next_seq,
             last_marker_ms=start.last_marker_ms,
             absence=start.absence,
+            config=self.config,
         )
 
     def _still(self, epoch: int) -> bool:

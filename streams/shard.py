@@ -20,11 +20,12 @@ from schemas.codec import Undecodable
 from schemas.partition import partition_for
 from streams.absence import NO_ABSENCE, Absence, after_gap
 from streams.batch import Batch, Known, Parked
+from streams.config_wait import ConfigWait
 from streams.core.commands import Define, Delete, Grant, Heartbeat, LeaseRun, Reply, Wake
 from streams.core.context import Context
 from streams.core.deadline import deadline_ms, upcoming
 from streams.core.decide import decide
-from streams.core.decide_schedule import reads_zone_data
+from streams.core.decide_schedule import is_outdated
 from streams.core.envelopes import Cause, DeadLetter, HistoryEntry
 from streams.core.state import Job
 from streams.core.validate import InvalidDefinition, validate_definition
@@ -39,6 +40,7 @@ from streams.core.wire import (
 from streams.inbox import BYTES_MAX, RECORDS_MAX, SOURCES, Inbox, Input, Source
 from streams.lease_view import lease_view
 from streams.offer_book import LANES, LINE_HEAD_MAX, Candidate, Line, OfferBook
+from streams.owner_config import OwnerConfig
 from streams.sealing import Sealer, UnsealableError, index_header
 from streams.store.interface import ReadyLine
 from streams.timers import Timers
@@ -77,6 +79,9 @@ TIMERS_AT_ONCE: Final = 32
 DEAD_LETTERS_MAX: Final = 200
 """Of one batch: with their values they may fill 13 MB."""
 
+SWEPT_MAX: Final = 5_000
+"""Jobs of a sweep that wait for their look, before more are read: the timers' memory has an end."""
+
 QUARANTINE_RETRY_MS: Final = 60_000
 """A quarantined job's timers are tried again after this: the fault may have been the moment's."""
 
@@ -111,6 +116,16 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     batch_bytes_max: int = 8 * 1024 * 1024
 
 
+class _RefusedInputError(Exception):
+    """A record that becomes a dead letter."""
+
+    def __init__(self, code: DeadLetterCode, field: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code: DeadLetterCode = code
+        self.field = field
+        self.reason = reason
+
+
 class Shard:
     """One owned partition, between a finished take-over and its giving up."""
 
@@ -127,6 +142,7 @@ class Shard:
         next_seq: int,
         last_marker_ms: int,
         absence: Absence = NO_ABSENCE,
+        config: OwnerConfig | None = None,
     ) -> None:
         """`last_marker_ms`: LogAppendTime of the predecessor's last `m|` record; 0 in a new ledger."""
         self.partition = partition
@@ -156,7 +172,11 @@ class Shard:
         self._parked: dict[str, list[Parked]] = {}
         self._parked_count = 0
         self._timers: Timers | None = None
-        self._zone_sweep = ZoneSweep(store, zone_data.version)
+        self._config = config or OwnerConfig()
+        self._config_wait = ConfigWait(self._config)
+        self._zone_sweep = ZoneSweep(store, zone_data.version, self._config.calendars)
+        self._swept: set[str] = set()
+        """Jobs that the sweep has given to the timers and that were not looked at yet."""
         self._decisions_max = settings.decisions_max
         self.decisions_share = settings.decisions_max
         """What the owner leaves this partition of a turn's decisions: the loop must not be held by a flood on all."""
@@ -193,6 +213,8 @@ class Shard:
         """
         if self._timers is None or not self.clock.ready:
             return None
+        if not self._config_wait.may_act(self.clock.now_ms(monotonic_ms)):
+            return None
         while True:
             batch = self._decide_batch(self._timers, self.clock.now_ms(monotonic_ms))
             if not batch.visible and batch.now_ms - self._last_marker_ms < self._settings.idle_marker_ms:
@@ -212,8 +234,7 @@ class Shard:
         while timers.fill() and not timers.backlog:
             timers.expire(now_ms)
         timers.expire(now_ms)  # what was read may be due already: after a pause longer than the horizon it is
-        for state in self._zone_sweep.next_page():
-            timers.look_again(state.job_id, state.tenant, now_ms)
+        self._sweep(timers, now_ms)
         batch = Batch(partition=self.partition, now_ms=now_ms)
         batch.consumed_before = (self._consumed_to_ms, self._known_end)
         context = self._context(now_ms)
@@ -222,6 +243,16 @@ class Shard:
         self._decide_timers(batch, self._context(now_ms))
         batch.absence = self._absence
         return batch
+
+    def _sweep(self, timers: Timers, now_ms: int) -> None:
+        """Let the jobs whose cursor is of other zone data or calendars be looked at, some at a time."""
+        if self._zone_sweep.calendars is not self._config.calendars:
+            self._zone_sweep.follow(self._config.calendars)
+        if len(self._swept) >= SWEPT_MAX:
+            return
+        for state in self._zone_sweep.next_page():
+            self._swept.add(state.job_id)
+            timers.look_again(state.job_id, state.tenant, now_ms)
 
     def committed(self, batch: Batch, receipt: Receipt, wall_ms: int) -> None:
         """Step 6: the transaction is on the log; apply it to the store, the timers and the offers."""
@@ -237,7 +268,7 @@ class Shard:
                 "last_marker_ms": receipt.log_append_ms,
                 "absent_from_ms": self._absence.from_ms,
                 "absent_to_ms": self._absence.to_ms,
-                **self._zone_sweep.meta,
+                **({} if self._swept else self._zone_sweep.meta),
             },
             now_ms=wall_ms,
         )
@@ -275,7 +306,10 @@ class Shard:
 
     def has_work(self) -> bool:
         """Whether there is something to decide, be it urgent or not."""
-        return bool(self.inbox) or bool(self._timers and self._timers.backlog) or not self._zone_sweep.done
+        if not self._config_wait.acting:
+            return False
+        inputs = bool(self.inbox) and not self._config_wait.holds_inputs
+        return inputs or bool(self._timers and self._timers.backlog) or self._is_sweeping
 
     def urgent(self, monotonic_ms: float) -> bool:
         """Whether collect should be called now: a timer has gone off, or it is time to show that the owner lives."""
@@ -284,16 +318,25 @@ class Shard:
         now_ms = self.clock.now_ms(monotonic_ms)
         self._follow_clock(now_ms)
         self._timers.expire(now_ms)
+        if not self._config_wait.may_act(now_ms):
+            return False
         idle = now_ms - self._last_marker_ms >= self._settings.idle_marker_ms
-        return idle or bool(self._timers.backlog) or not self._zone_sweep.done
+        return idle or bool(self._timers.backlog) or self._is_sweeping
 
     def next_collect_ms(self) -> int:
         """Return the broker time at which collect should be called next, at the latest, whatever arrives."""
-        if not self._zone_sweep.done:
+        waits_until_ms = self._config_wait.until_ms
+        if not self._config_wait.acting:
+            return waits_until_ms or 0
+        if self._is_sweeping:
             return 0
         idle_at_ms = self._last_marker_ms + self._settings.idle_marker_ms
         timer_at_ms = None if self._timers is None else self._timers.next_at_ms()
-        return idle_at_ms if timer_at_ms is None else min(idle_at_ms, timer_at_ms)
+        return min(at_ms for at_ms in (idle_at_ms, timer_at_ms, waits_until_ms) if at_ms is not None)
+
+    @property
+    def _is_sweeping(self) -> bool:
+        return not self._zone_sweep.done or self._zone_sweep.calendars is not self._config.calendars
 
     def next_offers_ms(self, demand: DemandTable) -> int | None:
         """Return the broker time at which offers should be called next, at the latest; None: when something changes."""
@@ -328,17 +371,21 @@ class Shard:
 
     def _decide_inputs(self, batch: Batch, context: Context) -> None:
         while self._has_room(batch) and len(batch.dead_letters) < DEAD_LETTERS_MAX:
+            if not self._config_wait.may_take(context.now_ms):
+                return
             taken = self.inbox.take(1)
             if not taken:
                 return
             item = taken[0]
+            from_gateway = item.source == "commands"
+            decide_input = self._decide_commands if from_gateway else self._decide_definition
+            if not decide_input(batch, item, context):
+                self.inbox.restore(taken)
+                return
             batch.inputs.append(item)
             batch.bytes_expected += 2 * len(item.value or b"")  # what is asked stands in the ledger and in history
-            if item.source == "commands":
-                self._decide_commands(batch, item, context)
+            if from_gateway:
                 self._consumed_to_ms = max(self._consumed_to_ms, item.timestamp_ms)
-            else:
-                self._decide_definition(batch, item, context)
 
     def _has_room(self, batch: Batch) -> bool:
         return batch.decisions < self._decisions_now and batch.bytes_expected < self._settings.batch_bytes_max
@@ -353,13 +400,16 @@ class Shard:
             self._consumed_to_ms = max(self._consumed_to_ms, self._known_end[0])
             self._known_end = None
 
-    def _decide_commands(self, batch: Batch, item: Input, context: Context) -> None:
+    def _decide_commands(self, batch: Batch, item: Input, context: Context) -> bool:
+        """Decide the commands of one record; False where it must wait, and nothing was done."""
         try:
             commands: CommandBatch = decode_commands(item.value)
         except Undecodable as error:
             batch.decisions += 1
             self._dead_letter(batch, item, "unreadable", "value", str(error))
-            return
+            return True
+        if self._config_wait.hold_commands(commands.commands, context.now_ms):
+            return False
         for index, command in enumerate(commands.commands):
             cause = self._cause("command", command, item, index, commands.gateway_id)
             if partition_for(command.job_id, self._settings.partitions) != self.partition:
@@ -368,55 +418,69 @@ class Shard:
                 reply = Reply(code="invalid", job_id=command.job_id, field="jobId", detail=detail)
                 batch.answer(commands.gateway_id, command.request_id, reply)
                 continue
+            if type(command) is Define and command.config_offset > self._config.next_offset:
+                batch.answer(commands.gateway_id, command.request_id, _behind(command))
+                continue
             if isinstance(command, Heartbeat):
                 # A heartbeat is judged at its append: a backlog in front of the owner must not kill live runs.
                 command = msgspec.structs.replace(command, at_ms=item.timestamp_ms)  # noqa: PLW2901 - as said above
             self._decide_one(batch, command, cause, context)
+        return True
 
-    def _decide_definition(self, batch: Batch, item: Input, context: Context) -> None:
+    def _decide_definition(self, batch: Batch, item: Input, context: Context) -> bool:
+        """Decide one definition from Kafka; False where it must wait, and nothing was done."""
+        try:
+            command = self._read_definition(item, context)
+        except _RefusedInputError as refused:
+            batch.decisions += 1
+            self._dead_letter(batch, item, refused.code, refused.field, refused.reason)
+            return True
+        if command is None:
+            return False
         batch.decisions += 1
+        reply = self._decide_one(batch, command, self._cause("definition", command, item), context)
+        if isinstance(reply, Reply) and reply.code == "not_found":
+            detail = f"a null deletes job {command.job_id!r}, and there is no such job"
+            self._dead_letter(batch, item, "invalid", "key", detail)
+        elif isinstance(reply, Reply) and reply.code not in _NO_DEAD_LETTER:
+            code = reply.code if reply.code in ("wrong_tenant", "quota") else "invalid"
+            self._dead_letter(batch, item, code, reply.field, reply.detail or reply.code)
+        return True
+
+    def _read_definition(self, item: Input, context: Context) -> Define | Delete | None:
+        """Make a command of a record of `job-definitions`; None where it must wait. Raises _RefusedInputError."""
         try:
             job_id = (item.key or b"").decode()
         except UnicodeDecodeError:
-            self._dead_letter(batch, item, "unreadable", "key", "the key is not UTF-8; it must be the job id")
-            return
+            raise _RefusedInputError("unreadable", "key", "the key is not UTF-8; it must be the job id") from None
         if partition_for(job_id, self._settings.partitions) != self.partition:
             detail = (
                 f"key {job_id!r} belongs on another partition; produce with partitioner=murmur2_random (librdkafka) "
                 "or name the partition yourself"
             )
-            self._dead_letter(batch, item, "wrong_partition", "key", detail)
-            return
-        command: AnyCommand
+            raise _RefusedInputError("wrong_partition", "key", detail)
         if item.value is None:
-            command = Delete(job_id=job_id, actor="job-definitions")
-        else:
-            try:
-                received = receive_definition(item.value, job_id)
-                definition = received.definition
-                validate_definition(definition, now_ms=context.now_ms, zone_data=context.zone_data)
-            except Undecodable as error:
-                self._dead_letter(batch, item, "unreadable", "value", str(error))
-                return
-            except (BadDefinition, InvalidDefinition) as error:
-                self._dead_letter(batch, item, "invalid", error.field, str(error))
-                return
-            except Exception as error:  # noqa: BLE001 - whatever a producer found out, it must not stop the partition
-                self._dead_letter(batch, item, "invalid", "", f"{type(error).__name__}: {error}")
-                return
-            command = Define(
-                job_id=job_id,
-                definition=definition,
-                request_hash=request_hash(definition),
-                expected_version=received.expected_version or 0,
-                actor="job-definitions",
-            )
-        reply = self._decide_one(batch, command, self._cause("definition", command, item), context)
-        if isinstance(reply, Reply) and reply.code == "not_found":
-            self._dead_letter(batch, item, "invalid", "key", f"a null deletes job {job_id!r}, and there is no such job")
-        elif isinstance(reply, Reply) and reply.code not in _NO_DEAD_LETTER:
-            code = reply.code if reply.code in ("wrong_tenant", "quota") else "invalid"
-            self._dead_letter(batch, item, code, reply.field, reply.detail or reply.code)
+            return Delete(job_id=job_id, actor="job-definitions")
+        try:
+            received = receive_definition(item.value, job_id)
+            definition = received.definition
+            if self._config_wait.hold_definition(definition, item.offset, self.inbox, context.now_ms):
+                return None
+            calendars = context.calendars.of(definition.tenant)
+            validate_definition(definition, now_ms=context.now_ms, zone_data=context.zone_data, calendars=calendars)
+        except Undecodable as error:
+            raise _RefusedInputError("unreadable", "value", str(error)) from None
+        except (BadDefinition, InvalidDefinition) as error:
+            raise _RefusedInputError("invalid", error.field, str(error)) from None
+        except Exception as error:  # noqa: BLE001 - whatever a producer found out, it must not stop the partition
+            raise _RefusedInputError("invalid", "", f"{type(error).__name__}: {error}") from None
+        return Define(
+            job_id=job_id,
+            definition=definition,
+            request_hash=request_hash(definition),
+            expected_version=received.expected_version or 0,
+            actor="job-definitions",
+        )
 
     def _decide_timers(self, batch: Batch, context: Context) -> None:
         timers = self._timers
@@ -449,19 +513,8 @@ class Shard:
         if job is None:
             return
         deadline = deadline_ms(job, open_runs_max=self._settings.open_runs_max)
-        if (deadline is not None and deadline <= context.now_ms) or self._is_of_old_zone_data(job):
+        if (deadline is not None and deadline <= context.now_ms) or is_outdated(job, context):
             self._decide_one(batch, wake, cause, context)
-
-    def _is_of_old_zone_data(self, job: Job) -> bool:
-        """Tell whether a Wake would move the job's cursor from one zone database to another."""
-        state, definition = job.state, job.definition
-        return (
-            state.zone_data != self._zone_data.version
-            and state.status == "active"
-            and state.next_at_ms is not None
-            and definition is not None
-            and reads_zone_data(definition)
-        )
 
     def _decide_one(self, batch: Batch, command: AnyCommand, cause: Cause, context: Context) -> object:
         """Decide one command on overlay state and fold its events in; return the reply."""
@@ -503,6 +556,7 @@ class Shard:
                 transactional_id=self._sealer.transactional_id,
                 now_ms=context.now_ms,
                 cause=cause,
+                config_offset=context.calendars.next_offset,
                 zone_data=context.zone_data.version,
                 events=decision.events,
             )
@@ -612,6 +666,7 @@ class Shard:
         return Context(
             now_ms=now_ms,
             zone_data=self._zone_data,
+            calendars=self._config.calendars,
             heartbeats=self._heartbeats,
             takeover_at_ms=self._takeover_at_ms,
             consumed_to_ms=self._consumed_to_ms,
@@ -662,6 +717,8 @@ class Shard:
             if view.closed is not None:
                 self._heartbeats.pop(view.run_id, None)
         self._park(batch)
+        if self._swept:
+            self._swept.difference_update(batch.timers, batch.after)
         for job_id, job in batch.after.items():
             self._follow(job_id, job, batch.headers.get(job_id), timers)
         for job_id in (*batch.timers, *batch.refused):
@@ -737,6 +794,7 @@ class Shard:
         now_ms = receipt.log_append_ms
         settings = self._settings
         self._takeover_at_ms = now_ms
+        self._config_wait.begin(now_ms)
         self._consumed_to_ms = 0
         self._now_ms = now_ms
         self._absence = after_gap(self._absence, self._last_marker_ms, now_ms, settings.missed_gap_ms)
@@ -788,3 +846,9 @@ class Shard:
     def rebind(self, sealer: Sealer) -> None:
         """Go on under the next generation of the same member."""
         self._sealer = sealer
+
+
+def _behind(command: Define) -> Reply:
+    """Refuse a definition whose calendars the owner could not read in time; the caller repeats it."""
+    detail = "calendars: the scheduler has not read the newest calendars yet; repeat the call in a second"
+    return Reply(code="behind", job_id=command.job_id, field="calendars", detail=detail)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from api.dispatch.calls import FailureCode
-    from api.dispatch.link import Link, SendFailure, TimedReplies
+    from api.dispatch.link import ConfigRecord, Link, SendFailure, TimedReplies
 
 REPLY_TIMEOUT_MS: Final = 10_000
 """Longer than a take-over after a crash without an open transaction (facts A4: 6.8 s)."""
@@ -102,9 +102,9 @@ class DispatchClient:
             partition_of=self.partition_of,
             publish_demand=link.publish_demand,
         )
-        self.config: dict[str, bytes] = {}
-        """Topic `config` as read so far."""
-        self.on_config_change: Callable[[str, bytes | None], None] | None = None
+        self.config: dict[str, ConfigRecord] = {}
+        """Topic `config` as read so far, by key."""
+        self.on_config_change: Callable[[ConfigRecord], None] | None = None
         self.commands_total: Counter[str] = Counter()
         self.send_failures_total: Counter[str] = Counter()
 
@@ -324,23 +324,24 @@ class DispatchClient:
         """Take an owner for present again."""
         self._gone.pop(partition, None)
 
-    def on_config(self, records: Sequence[tuple[str, bytes | None]]) -> None:
+    def on_config(self, records: Sequence[ConfigRecord]) -> None:
         """See LinkListener."""
-        for key, value in records:
-            if value is None:
-                self.config.pop(key, None)
+        for record in records:
+            if record.value is None:
+                self.config.pop(record.key, None)
             else:
-                self.config[key] = value
+                self.config[record.key] = record
             if self.on_config_change is not None:
-                self.on_config_change(key, value)
+                self.on_config_change(record)
 
-    async def write_config(self, key: str, value: bytes) -> None:
-        """Write a record of topic `config` and wait until it is committed. Raises DispatchError."""
-        written: asyncio.Future[SendFailure | None] = asyncio.get_running_loop().create_future()
-        self._link.write_config(key, value, lambda _, failure: written.set_result(failure))
-        failure = await written
-        if failure is not None:
+    async def write_config(self, key: str, value: bytes | None) -> int:
+        """Write a record of topic `config` and wait until it is committed; returns its offset. Raises DispatchError."""
+        written: asyncio.Future[tuple[int | None, SendFailure | None]] = asyncio.get_running_loop().create_future()
+        self._link.write_config(key, value, lambda offset, failure: written.set_result((offset, failure)))
+        offset, failure = await written
+        if failure is not None or offset is None:
             raise DispatchError(Failure("overloaded" if failure == "not_written" else "outcome_unknown"))
+        return offset
 
     # Inside
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from api.dispatch.link import TimedReplies
+from api.dispatch.link import ConfigRecord, TimedReplies
 from schemas.partition import partition_for
 from schemas.topics import Topic, topic_name
 from streams.core.wire import decode_offers, decode_owner_view, decode_replies, encode_commands, encode_demand
@@ -24,7 +24,7 @@ from streams.core.wire import decode_offers, decode_owner_view, decode_replies, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from api.dispatch.link import LinkListener, SendDone, SendFailure
+    from api.dispatch.link import ConfigDone, LinkListener, SendDone, SendFailure
     from schemas.config import Settings
     from streams.core.envelopes import CommandBatch, Demand, Offers, OwnerView
 
@@ -91,7 +91,7 @@ class _Heard:
         self.offers: list[Offers] = []
         self.replies: list[TimedReplies] = []
         self.owners: list[tuple[int, OwnerView | None]] = []
-        self.config: list[tuple[str, bytes | None]] = []
+        self.config: list[ConfigRecord] = []
 
     def __bool__(self) -> bool:
         return bool(self.first or self.offers or self.replies or self.owners or self.config)
@@ -163,7 +163,7 @@ class KafkaLink:
         except (BufferError, KafkaException):
             self.errors_total += 1  # The next refresh says it again.
 
-    def write_config(self, key: str, value: bytes, done: SendDone) -> None:
+    def write_config(self, key: str, value: bytes | None, done: ConfigDone) -> None:
         """See Link."""
         try:
             self._producer.produce(
@@ -171,7 +171,7 @@ class KafkaLink:
                 value,
                 key=key.encode(),
                 partition=0,
-                on_delivery=lambda error, message: self._delivered(done, error, message),
+                on_delivery=lambda error, message: self._delivered(done, error, message, offset=True),
             )
         except (BufferError, KafkaException):
             self.errors_total += 1
@@ -243,7 +243,7 @@ class KafkaLink:
         if topic == config.owners:
             heard.owners.append(_owner(message))
         elif topic == config.config:
-            heard.config.append(((message.key() or b"").decode(), message.value()))
+            heard.config.append(_config_record(message))
         elif message.key() != self._gateway_key:
             return
         elif topic == config.replies:
@@ -259,10 +259,13 @@ class KafkaLink:
         while not self._stop.is_set():
             self._producer.poll(POLL_S)
 
-    def _delivered(self, done: SendDone, error: KafkaError | None, message: Message) -> None:
+    def _delivered(
+        self, done: SendDone | ConfigDone, error: KafkaError | None, message: Message, *, offset: bool = False
+    ) -> None:
+        """Tell how a record ended: with its LogAppendTime, or its `offset`."""
         if error is None:
-            log_append_ms = message.timestamp()[1]
-            self._call_soon(lambda: done(log_append_ms, None))
+            told = message.offset() if offset else message.timestamp()[1]
+            self._call_soon(lambda: done(told, None))
             return
         self._note(error)
         failure: SendFailure = "not_written" if error.code() in _NOT_WRITTEN else "unknown"
@@ -325,6 +328,13 @@ def _value(message: Message) -> bytes:
     if not isinstance(value, bytes):
         raise ValueError("no value")  # noqa: TRY004 - treated as every other unreadable record
     return value
+
+
+def _config_record(message: Message) -> ConfigRecord:
+    key, value, offset = message.key(), message.value(), message.offset()
+    if not isinstance(key, bytes) or offset is None:
+        raise ValueError("no key")
+    return ConfigRecord(key.decode(), value if isinstance(value, bytes) else None, offset)
 
 
 def _owner(message: Message) -> tuple[int, OwnerView | None]:

@@ -24,6 +24,18 @@ SendDone = Callable[[int | None, SendFailure | None], None]
 """Called once with (LogAppendTime or None, failure or None)."""
 
 
+ConfigDone = Callable[[int | None, SendFailure | None], None]
+"""Called once with (offset of the record or None, failure or None)."""
+
+
+class ConfigRecord(NamedTuple):
+    """A record of topic `config`; a value of None deletes."""
+
+    key: str
+    value: bytes | None
+    offset: int
+
+
 class TimedReplies(NamedTuple):
     """A record of topic `replies` and the broker's time of it."""
 
@@ -46,8 +58,8 @@ class LinkListener(Protocol):
         """(partition, owner); None: the partition has no owner. The first call holds all that is known at the start."""
         ...
 
-    def on_config(self, records: Sequence[tuple[str, bytes | None]]) -> None:
-        """(key, value) of topic `config`, all of them from its beginning; None deletes."""
+    def on_config(self, records: Sequence[ConfigRecord]) -> None:
+        """Records of topic `config`, all of them from its beginning."""
         ...
 
 
@@ -74,7 +86,7 @@ class Link(Protocol):
         """Write a hint; a lost one is replaced by the next."""
         ...
 
-    def write_config(self, key: str, value: bytes, done: SendDone) -> None:
+    def write_config(self, key: str, value: bytes | None, done: ConfigDone) -> None:
         """Write one record of topic `config` with acks=all. It is heard as every other one."""
         ...
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from api.dispatch.link import ConfigRecord
 from streams.core.envelopes import OwnerView
 from streams.core.wire import decode_commands, encode_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from api.dispatch.clock import Clock
-    from api.dispatch.link import LinkListener, SendDone, SendFailure, TimedReplies
+    from api.dispatch.link import ConfigDone, LinkListener, SendDone, SendFailure, TimedReplies
     from streams.core.commands import AnyCommand
     from streams.core.envelopes import CommandBatch, Demand, Offers
 
@@ -36,6 +37,10 @@ class MemoryLink:
         """While set, sends end with it and nothing is recorded."""
         self.owned_at_start: Iterable[int] = range(partitions)
         """Partitions that have an owner when the gateway starts."""
+        self.config_end = 0
+        """The offset of the next record of `config`."""
+        self.on_config: Callable[[Sequence[ConfigRecord]], None] | None = None
+        """Hears them beside the gateway."""
         self._healthy = True
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -73,13 +78,17 @@ class MemoryLink:
             self.on_demand(demand)
         self._wake()
 
-    def write_config(self, key: str, value: bytes, done: SendDone) -> None:
+    def write_config(self, key: str, value: bytes | None, done: ConfigDone) -> None:
         """See Link. It is heard at once."""
         if self.failure is not None:
             done(None, self.failure)
             return
-        self._heard_by.on_config([(key, value)])
-        done(self.clock.wall_ms(), None)
+        record = ConfigRecord(key, value, self.config_end)
+        self.config_end += 1
+        for hear in (self._heard_by.on_config, self.on_config):
+            if hear is not None:
+                hear([record])
+        done(record.offset, None)
 
     async def stop(self) -> None:
         """See Link."""

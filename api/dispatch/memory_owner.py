@@ -13,15 +13,20 @@ from typing import TYPE_CHECKING, Final
 from api.dispatch.link import TimedReplies
 from schemas.partition import partition_for
 from streams.core.apply import apply
+from streams.core.calendar_records import CalendarBook
 from streams.core.commands import AnyCommand, Grant, Heartbeat, LeaseRun, Reply, Wake
 from streams.core.context import Context
 from streams.core.deadline import next_look_ms, ready_runs, upcoming
 from streams.core.decide import decide
+from streams.core.decide_schedule import is_outdated
 from streams.core.envelopes import Answer, Offer, Offers, ReplyBatch
 from streams.core.time import INSTALLED_ZONE_DATA
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from api.dispatch.clock import Clock
+    from api.dispatch.link import ConfigRecord
     from api.dispatch.memory_link import MemoryLink
     from streams.core.context import Decision
     from streams.core.envelopes import CommandBatch, Demand
@@ -47,11 +52,21 @@ class MemoryOwner:
         self._deadlines: list[tuple[int, str]] = []
         self._parked_total = 0
         self._tick_at_ms = float("inf")
+        self._calendars = CalendarBook()
+        link.on_config = self._configured
         link.on_send = self._sent
         link.on_demand = self._demanded
 
     def _sent(self, _: int, batch: CommandBatch) -> None:
         self._clock.call_later(self._commit_ms, partial(self._commit, batch))
+
+    def _configured(self, records: Sequence[ConfigRecord]) -> None:
+        """Follow calendars, as an owner's sweep does."""
+        changed = [self._calendars.take(*record) for record in records]
+        if any(changed):
+            for job_id in [job_id for job_id, job in self.jobs.items() if is_outdated(job, self._context())]:
+                self._decide(Wake(job_id=job_id))
+            self._tick()
 
     def _demanded(self, demand: Demand) -> None:
         self._demands[demand.gateway_id] = demand
@@ -70,13 +85,8 @@ class MemoryOwner:
 
     def _decide(self, command: AnyCommand) -> Reply | Grant | None:
         job = self.jobs.get(command.job_id)
-        now_ms = self._clock.wall_ms()
-        context = Context(
-            now_ms=now_ms,
-            zone_data=INSTALLED_ZONE_DATA,
-            heartbeats=self._heartbeats,
-            consumed_to_ms=now_ms,
-        )
+        context = self._context()
+        now_ms = context.now_ms
         decision = decide(job, command, context)
         self.decided.append((command, decision))
         for event in decision.events:
@@ -95,6 +105,16 @@ class MemoryOwner:
             heapq.heappush(self._parked, (decision.park_until_ms, self._parked_total, command))
             return None
         return decision.reply
+
+    def _context(self) -> Context:
+        now_ms = self._clock.wall_ms()
+        return Context(
+            now_ms=now_ms,
+            zone_data=INSTALLED_ZONE_DATA,
+            calendars=self._calendars.calendars,
+            heartbeats=self._heartbeats,
+            consumed_to_ms=now_ms,
+        )
 
     def _reply(self, answers: dict[str, list[Answer]]) -> None:
         now_ms = self._clock.wall_ms()

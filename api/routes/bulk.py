@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from api.answers import BulkJobsAnswer
 from api.bodies import BulkBody, UndoBody, decoder
 from api.cursors import Place, read_place, write_place
-from api.definitions import check, check_job_id, check_name, correlation_id_of_key, read_instant
+from api.definitions import check_job_id, check_name, correlation_id_of_key, read_instant
 from api.dispatch.calls import Failure
 from api.http_call import HttpCall, answer
 from api.listing import LABELS_MAX, TEXT_CHARS_MAX, Walk
@@ -244,7 +244,7 @@ async def undo(call: HttpCall) -> web.Response:
             items[before.job_id] = {"jobId": before.job_id, "ok": True}
         else:
             try:
-                commands += _inverse(call, note, before, job)
+                commands += await _inverse(call, note, before, job)
             except Problem as problem:
                 items[before.job_id] = {"jobId": before.job_id, "ok": False, "code": problem.code}
                 items[before.job_id]["detail"] = problem.detail
@@ -267,7 +267,7 @@ def _is_undone(note: UndoNote, job: Job | None) -> bool:
     }[note.action]
 
 
-def _inverse(call: HttpCall, note: UndoNote, before: UndoJob, job: Job | None) -> list[AnyCommand]:
+async def _inverse(call: HttpCall, note: UndoNote, before: UndoJob, job: Job | None) -> list[AnyCommand]:
     """Give the commands that bring one job back; none if somebody else has changed it since."""
     tenant, actor = call.caller.tenant, call.caller.name
     mark = f"[undo {note.correlation_id}]"
@@ -292,12 +292,13 @@ def _inverse(call: HttpCall, note: UndoNote, before: UndoJob, job: Job | None) -
     definition = before.definition
     if definition is None or definition.tenant != tenant or definition.job_id != before.job_id:
         return []
-    check(definition, now_ms=call.gateway.now_ms())
+    await call.gateway.calendars.check(definition, now_ms=call.gateway.now_ms())
     define = Define(
         job_id=before.job_id,
         definition=definition,
         request_hash=f"{request_hash(definition)}-{note.correlation_id}"[:100],
         mode="upsert",
+        config_offset=call.gateway.calendars.config_offset(definition),
         actor=f"{actor} {mark}",
     )
     return [define, *again]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,12 +28,13 @@ from streams.core.identity import run_id_at
 from streams.core.state import OPEN_RUNS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from aiohttp import web
 
     from streams.core.definition import Definition
     from streams.core.state import Backfill, Job
+    from streams.core.time import CalendarSpec
 
 _PAUSE: Final = decoder(PauseBody)
 _RESUME: Final = decoder(ResumeBody)
@@ -129,7 +131,7 @@ async def backfill(call: HttpCall) -> web.Response:
     job = await call.gateway.job(call.job_id, call.caller)
     if job.definition is None:
         raise Problem("job_finished", "jobId: the job was deleted; there is nothing to backfill.", field="jobId")
-    view = _range_view(job.definition, from_ms, until_ms)
+    view = await _range_view(call, job.definition, from_ms, until_ms)
     if body.dry_run:
         return answer({"backfillId": None} | view)
     key, tenant = call.idempotency_key, call.caller.tenant
@@ -152,9 +154,19 @@ async def backfill(call: HttpCall) -> web.Response:
     return answer({"backfillId": backfill_id} | view, 201, replayed(reply))
 
 
-def _range_view(definition: Definition, from_ms: int, until_ms: int) -> dict[str, Any]:
-    """Count what a range holds, by the function that opens it. Raises Problem where it holds nothing."""
-    schedule = schedule_of(definition)
+async def _range_view(call: HttpCall, definition: Definition, from_ms: int, until_ms: int) -> dict[str, Any]:
+    """Count what a range holds, in a thread where calendars may have years to look at. Raises Problem for nothing."""
+    calendars = call.gateway.calendars.specs(definition.tenant)
+    if not definition.calendars:
+        return _count_range(definition, from_ms, until_ms, calendars)
+    return await asyncio.to_thread(_count_range, definition, from_ms, until_ms, calendars)
+
+
+def _count_range(
+    definition: Definition, from_ms: int, until_ms: int, calendars: Mapping[str, CalendarSpec]
+) -> dict[str, Any]:
+    """Count by the function that opens it."""
+    schedule = schedule_of(definition, calendars)
     first, last = schedule.next_after(from_ms - 1), schedule.latest_in(from_ms - 1, until_ms)
     if first is None or last is None or first.at_ms > until_ms:
         raise Problem("invalid_field", "from: the schedule has no occurrence in this range.", field="from")
@@ -170,15 +182,16 @@ async def list_backfills(call: HttpCall) -> web.Response:
     """`GET /v1/jobs/{job_id}/backfills`: progress of the backfills that are going, ids of the last that ended."""
     call.query()
     job = await call.gateway.job(call.job_id, call.caller)
-    going = [_backfill_view(job, item) for item in job.state.backfills]
+    going = [_backfill_view(call, job, item) for item in job.state.backfills]
     ended = [_ended_view(backfill_id) for backfill_id in reversed(job.state.backfills_ended)]
     return answer({"jobId": job.state.job_id, "backfills": going + ended})
 
 
-def _backfill_view(job: Job, item: Backfill) -> dict[str, Any]:
+def _backfill_view(call: HttpCall, job: Job, item: Backfill) -> dict[str, Any]:
     remaining = None
     if job.definition is not None:
-        remaining = schedule_of(job.definition).count_between(item.cursor_at_ms - 1, item.until_ms)
+        schedule = schedule_of(job.definition, call.gateway.calendars.specs(job.definition.tenant))
+        remaining = schedule.count_between(item.cursor_at_ms - 1, item.until_ms)
     return {
         "backfillId": item.backfill_id,
         "state": "running",

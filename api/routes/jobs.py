@@ -18,7 +18,7 @@ from api.answers import (
 )
 from api.bodies import JobBody, decode, decoder
 from api.cursors import Shown, read_place, read_run_place, write_place, write_run_place, write_token
-from api.definitions import body_hash, check, check_job_id, define, job_id_of_key, patch, read_instant
+from api.definitions import body_hash, check_job_id, define, job_id_of_key, patch, read_instant
 from api.http_call import HttpCall, accepted, answer, etag, replayed
 from api.instants import instant_or_none, instant_text
 from api.listing import (
@@ -80,13 +80,14 @@ async def create(call: HttpCall) -> web.Response:
     gateway = call.gateway
     definition = define(body, job_id=job_id, tenant=call.caller.tenant, now_ms=gateway.now_ms())
     gateway.queues.require(call.caller.tenant, definition.queue)
-    warnings = check(definition, now_ms=gateway.now_ms())
+    warnings = await gateway.calendars.check(definition, now_ms=gateway.now_ms())
     command = Define(
         job_id=job_id,
         definition=definition,
         request_hash=body_hash(data),
         mode="create",
         actor=call.caller.name,
+        config_offset=gateway.calendars.config_offset(definition),
     )
     reply = await gateway.client.command(command)
     if reply.code == "idempotency_conflict":
@@ -111,7 +112,7 @@ async def put(call: HttpCall) -> web.Response:
     gateway, expected, create_only = call.gateway, call.if_match, call.create_only
     definition = define(body, job_id=job_id, tenant=call.caller.tenant, now_ms=gateway.now_ms(), default_name=job_id)
     gateway.queues.require(call.caller.tenant, definition.queue)
-    warnings = check(definition, now_ms=gateway.now_ms())
+    warnings = await gateway.calendars.check(definition, now_ms=gateway.now_ms())
     command = Define(
         job_id=job_id,
         definition=definition,
@@ -119,6 +120,7 @@ async def put(call: HttpCall) -> web.Response:
         mode="create" if create_only else "edit" if expected else "upsert",
         expected_version=expected,
         actor=call.caller.name,
+        config_offset=gateway.calendars.config_offset(definition),
     )
     reply = await gateway.client.command(command)
     if create_only and reply.code == "idempotency_conflict":
@@ -159,7 +161,7 @@ async def _change_once(
     gateway = call.gateway
     changed = patch(definition, body, now_ms=gateway.now_ms())
     gateway.queues.require(call.caller.tenant, changed.queue)
-    warnings = check(changed, now_ms=gateway.now_ms())
+    warnings = await gateway.calendars.check(changed, now_ms=gateway.now_ms())
     if changed == definition:
         return None, warnings
     if expected and expected != job.state.version:
@@ -173,6 +175,7 @@ async def _change_once(
         mode="edit",
         expected_version=expected or job.state.version,
         actor=call.caller.name,
+        config_offset=gateway.calendars.config_offset(changed),
     )
     return await gateway.client.command(command), warnings
 
@@ -283,6 +286,7 @@ ROUTES: Final = (
             Param("namePrefix", "How the name begins."),
             Param("nextFrom", "The next occurrence is not before it.", "instant"),
             Param("nextUntil", "The next occurrence is before it.", "instant"),
+            Param("calendar", "Jobs that name this calendar."),
             CONSISTENCY,
             *PAGING,
         ),

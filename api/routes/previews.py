@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from api.answers import PreviewAnswer
 from api.bodies import PreviewBody, decoder
-from api.definitions import check, check_job_id, define, read_instant, schedule_of
+from api.definitions import check_job_id, define, read_instant, schedule_of
 from api.http_call import HttpCall, answer
 from api.instants import instant_text
 from api.problems import Problem
 from api.routes.route import Param, Route
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aiohttp import web
 
     from streams.core.definition import Definition
+    from streams.core.time import CalendarSpec
 
 COUNT_DEFAULT: Final = 10
 COUNT_MAX: Final = 1_000
@@ -40,7 +44,7 @@ async def of_job(call: HttpCall) -> web.Response:
     return answer(
         {
             "jobId": job.state.job_id,
-            "occurrences": occurrences(job.definition, from_ms, count),
+            "occurrences": await _occurrences(call, job.definition, from_ms, count),
             "warnings": [],
         }
     )
@@ -55,15 +59,26 @@ async def of_body(call: HttpCall) -> web.Response:
         raise Problem("invalid_field", detail, field="count", limit=COUNT_MAX)
     job_id = check_job_id(body.job_id) if isinstance(body.job_id, str) else JOB_ID_UNNAMED
     definition = define(body, job_id=job_id, tenant=call.caller.tenant, now_ms=now_ms, default_name=JOB_ID_UNNAMED)
-    warnings = check(definition, now_ms=now_ms)
+    warnings = await call.gateway.calendars.check(definition, now_ms=now_ms)
     from_ms = read_instant(body.from_, "from") if body.from_ is not None else now_ms
     count = min(body.count, definition.max_runs or body.count)
-    return answer({"jobId": None, "occurrences": occurrences(definition, from_ms, count), "warnings": warnings})
+    found = await _occurrences(call, definition, from_ms, count)
+    return answer({"jobId": None, "occurrences": found, "warnings": warnings})
 
 
-def occurrences(definition: Definition, from_ms: int, count: int) -> list[dict[str, Any]]:
+async def _occurrences(call: HttpCall, definition: Definition, from_ms: int, count: int) -> list[dict[str, Any]]:
+    """Compute them in a thread where calendars may exclude years."""
+    calendars = call.gateway.calendars.specs(definition.tenant)
+    if not definition.calendars:
+        return occurrences(definition, from_ms, count, calendars)
+    return await asyncio.to_thread(occurrences, definition, from_ms, count, calendars)
+
+
+def occurrences(
+    definition: Definition, from_ms: int, count: int, calendars: Mapping[str, CalendarSpec]
+) -> list[dict[str, Any]]:
     """Give up to `count` occurrences at or after `from_ms`."""
-    schedule = schedule_of(definition)
+    schedule = schedule_of(definition, calendars)
     found: list[dict[str, Any]] = []
     after_ms = from_ms - 1
     while len(found) < count:

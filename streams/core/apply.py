@@ -179,6 +179,7 @@ def _defined(job: Job | None, event: JobDefined) -> Job:
         next_at_ms=event.next_at_ms,
         decided_to_ms=decided_to_ms,
         zone_data=event.zone_data,
+        calendars=event.calendars,
         open=before.open,
         closed=before.closed,
         dead=before.dead,
@@ -211,6 +212,7 @@ def _edited(job: Job, event: JobEdited) -> Job:
         next_notes=state.next_notes if kept else (),
         next_dropped=state.next_dropped if kept else (),
         zone_data=event.zone_data,
+        calendars=event.calendars,
         forget_at_ms=0,
         checkpoint_at_ms=state.checkpoint_at_ms or first_checkpoint_ms(state.job_id, event.at_ms),
         updated_at_ms=event.at_ms,
@@ -293,8 +295,14 @@ def _cursor_moved(job: Job, event: CursorMoved) -> Job:
     state = job.state
     if event.from_at_ms != state.next_at_ms:
         _refuse(job, event, f"the cursor {state.next_at_ms}")
-    _must_follow(job, event, event.to_at_ms, state.decided_to_ms)
-    after = replace(_with_cursor(state, event.to_at_ms, 0), zone_data=event.zone_data_to)
+    decided_to_ms = max(state.decided_to_ms, event.decided_to_ms)
+    _must_follow(job, event, event.to_at_ms, decided_to_ms)
+    after = replace(
+        _with_cursor(state, event.to_at_ms, 0),
+        zone_data=event.zone_data_to,
+        calendars=event.calendars_to,
+        decided_to_ms=decided_to_ms,
+    )
     return Job(after, job.definition)
 
 

@@ -45,6 +45,9 @@ class Define(Keyed, frozen=True, kw_only=True):
     actor: str = ""
     standing: Literal["", "active", "paused"] = ""
     """What the job shall be after this very decision; empty leaves it as it is (a new job is active)."""
+    config_offset: int = 0
+    """The gateway knows the definition's calendars from records of topic `config` below this offset: the owner reads
+    that far before it decides. 0 where the definition names none."""
 
 
 class Delete(Keyed, frozen=True, kw_only=True):
@@ -229,6 +232,7 @@ ReplyCode = Literal[
     "gone",
     "quota",
     "quarantined",
+    "behind",
 ]
 
 

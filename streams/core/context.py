@@ -10,14 +10,14 @@ from types import MappingProxyType
 
 import msgspec
 
+from streams.core.calendars import NO_CALENDARS, Calendars
 from streams.core.commands import Grant, Reply
 from streams.core.events import AnyEvent
 from streams.core.state import OPEN_RUNS_MAX, Job
-from streams.core.time import CalendarSpec, ZoneData
+from streams.core.time import ZoneData
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 _NO_ZONE_DATA: Mapping[str, ZoneData] = MappingProxyType({})
-_NO_CALENDARS: Mapping[str, CalendarSpec] = MappingProxyType({})
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +28,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     zone_data: ZoneData
     zone_data_before: Mapping[str, ZoneData] = _NO_ZONE_DATA
     """Older versions that are still at hand, by version: a fixed local time that ran under one does not run again."""
-    calendars: Mapping[str, CalendarSpec] = _NO_CALENDARS
+    calendars: Calendars = NO_CALENDARS
+    """Named by its `next_offset` of topic `config`, which stands beside each decision in history."""
     heartbeats: Mapping[str, int] = _NOTHING
     """Run id to the LogAppendTime (ms) of its last valid heartbeat that this owner consumed: soft state."""
     takeover_at_ms: int = 0

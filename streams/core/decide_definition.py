@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from streams.core.commands import Reply
 from streams.core.context import Decision
+from streams.core.decide_cursor import note_cursor
 from streams.core.decide_draft import Draft, cancel_run, finish_if_done, release_held
-from streams.core.decide_due import note_cursor, open_due, record_dropped, settle_pause, skip_paused, skip_until
+from streams.core.decide_due import open_due, record_dropped, settle_pause, skip_paused, skip_until
 from streams.core.decide_schedule import is_plain_one_off, next_after, same_schedule, schedule_of
 from streams.core.events import BackfillEnded, JobDefined, JobDeleted, JobEdited, JobPaused, JobResumed, RunSkipped
 from streams.core.state import FORGET_AFTER_MS
@@ -37,7 +38,9 @@ def define(job: Job | None, command: Define, context: Context) -> Decision:  # n
     if job is not None and job.state.tenant != command.definition.tenant:
         return _answer(command, "wrong_tenant", detail="the job belongs to another tenant")
     try:
-        validate_references(command.definition, job_id=command.job_id, calendars=context.calendars)
+        validate_references(
+            command.definition, job_id=command.job_id, calendars=context.calendars.of(command.definition.tenant)
+        )
         if job is None:
             return _refused_edit(command) if command.mode == "edit" else _create(None, command, context)
         if command.mode == "create":
@@ -88,6 +91,7 @@ def _create(job: Job | None, command: Define, context: Context) -> Decision:
             at_ms=context.now_ms,
             next_at_ms=first.at_ms,
             zone_data=context.zone_data.version,
+            calendars=context.calendars.used_by(definition),
         )
     )
     note_cursor(draft, first)
@@ -130,6 +134,7 @@ def _edit(job: Job, command: Define, context: Context) -> Decision:
             next_at_ms=(None if cursor is None else cursor.at_ms) if moved else previous_next_at_ms,
             previous_next_at_ms=previous_next_at_ms,
             zone_data=context.zone_data.version if moved else state.zone_data,
+            calendars=context.calendars.used_by(after),
         )
     )
     note_cursor(draft, cursor)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from streams.core.apply import apply
 from streams.core.context import Context, Decision
+from streams.core.decide_cursor import settle_excluded, waits_for_calendars
 from streams.core.events import (
     JobFinished,
     RunCancelled,
@@ -98,8 +99,13 @@ def release_held(draft: Draft) -> None:
 def finish_if_done(draft: Draft) -> None:
     """End a job that has nothing left to do; its record stays for a while (DESIGN section 5)."""
     state = draft.state
-    if state.status == "active" and state.next_at_ms is None and not state.open and not state.backfills:
-        draft.emit(JobFinished(at_ms=draft.now_ms, forget_at_ms=draft.now_ms + FORGET_AFTER_MS))
+    if state.status != "active" or state.next_at_ms is not None or state.open or state.backfills:
+        return
+    if draft.definition.calendars:
+        settle_excluded(draft)
+        if waits_for_calendars(draft):
+            return
+    draft.emit(JobFinished(at_ms=draft.now_ms, forget_at_ms=draft.now_ms + FORGET_AFTER_MS))
 
 
 def cancel_run(draft: Draft, run: OpenRun, *, actor: str, reason: str) -> None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from streams.core.decide_cursor import follow_calendars, note_cursor
 from streams.core.decide_draft import Draft, cancel_run
 from streams.core.decide_schedule import calendars_missing, next_after, schedule_of
 from streams.core.events import (
     BackfillEnded,
     BackfillMoved,
-    CursorMoved,
-    CursorNoted,
     JobResumed,
     OccurrencesMissed,
     OccurrencesSkipped,
@@ -23,10 +22,10 @@ from streams.core.events import (
 )
 from streams.core.identity import run_id_at, run_id_of_backfill
 from streams.core.overlap import backfill_can_open, backfill_due_ms, concurrency_limit, live_runs
-from streams.core.time import Occurrence, recompute_cursor
 
 if TYPE_CHECKING:
     from streams.core.state import Backfill, JobState, OpenRun, SkipReason
+    from streams.core.time import Occurrence
 
 STEPS_PER_DECISION_MAX = 64
 """Openings and range skips of one decision: about as many events as one transaction of a busy owner takes in anyway.
@@ -177,19 +176,6 @@ def skip_until(draft: Draft, reason: SkipReason, until_ms: int, *, blocked_by: s
     note_cursor(draft, following)
 
 
-def note_cursor(draft: Draft, occurrence: Occurrence | None) -> None:
-    """Keep what is irregular about the new cursor, so that no schedule is computed again to tell it."""
-    if occurrence is not None and (occurrence.notes or occurrence.dropped):
-        draft.emit(
-            CursorNoted(
-                next_at_ms=occurrence.at_ms,
-                notes=occurrence.notes,
-                dropped=occurrence.dropped,
-                at_ms=draft.now_ms,
-            )
-        )
-
-
 def record_dropped(draft: Draft) -> None:
     """Record the slots before the cursor that the rules of time or a calendar drop (R8)."""
     for slot in draft.state.next_dropped:
@@ -216,40 +202,16 @@ def skip_paused(draft: Draft, until_ms: int) -> None:
 
 
 def settle_pause(draft: Draft) -> None:
-    """End a pause whose time is over. From its end on, occurrences are due like any other."""
+    """End a pause whose time is over. From its end on, occurrences are due like any other.
+
+    Every decision about what is due begins here, so this is where changed calendars are followed first.
+    """
+    follow_calendars(draft)
     pause = draft.state.pause
     if pause is None or not pause.until_ms or draft.now_ms < pause.until_ms:
         return
     skip_paused(draft, pause.until_ms - 1)
     draft.emit(JobResumed(actor=pause.actor, note="until", at_ms=draft.now_ms, next_at_ms=draft.state.next_at_ms))
-
-
-def move_cursor_for_zone_data(draft: Draft) -> None:
-    """Recompute an open cursor once when the zone data changed. An occurrence that is due already is left alone."""
-    state, context, definition = draft.state, draft.context, draft.definition
-    if state.next_at_ms is None or state.zone_data == context.zone_data.version or state.next_at_ms <= draft.now_ms:
-        return
-    new = schedule_of(definition, context)
-    before = context.zone_data_before.get(state.zone_data)
-    old = new if before is None else schedule_of(definition, context, before)
-    move = recompute_cursor(old, new, state.next_at_ms, state.decided_to_ms)
-    to_ms = state.next_at_ms if move is None else move.to_ms
-    draft.emit(
-        CursorMoved(
-            from_at_ms=state.next_at_ms,
-            to_at_ms=to_ms,
-            zone_data_from=state.zone_data,
-            zone_data_to=context.zone_data.version,
-            at_ms=draft.now_ms,
-        )
-    )
-    if to_ms is None:
-        return
-    # Slots dropped since what is decided belong to the cursor, if nothing else lies between them.
-    for found in (new.next_after(state.decided_to_ms), new.next_after(to_ms - 1)):
-        if found is not None and found.at_ms == to_ms:
-            note_cursor(draft, found)
-            return
 
 
 def open_backfills(draft: Draft) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from streams.core.time import (
     CalendarSpec,
     IntervalSpec,
@@ -45,6 +47,16 @@ def reads_zone_data(definition: Definition) -> bool:
     return bool(definition.calendars) or not isinstance(definition.schedule, OneOffSpec | IntervalSpec)
 
 
+def is_outdated(job: Job, context: Context) -> bool:
+    """Tell whether the job's cursor was computed under other zone data or other calendars, so that it may move."""
+    state, definition = job.state, job.definition
+    if state.status != "active" or definition is None:
+        return False
+    if definition.calendars and state.calendars != context.calendars.used_by(definition):
+        return True
+    return state.zone_data != context.zone_data.version and state.next_at_ms is not None and reads_zone_data(definition)
+
+
 def same_schedule(one: Definition, other: Definition) -> bool:
     """Tell whether two definitions have the same occurrences, so that an edit need not touch the cursor."""
     return (
@@ -71,7 +83,7 @@ def schedule_of(definition: Definition, context: Context, zone_data: ZoneData | 
         jitter = Jitter(definition.jitter_kind, definition.jitter_ms)
     calendars: tuple[CalendarSpec, ...] = ()
     if definition.calendars:
-        known = context.calendars
+        known = context.calendars.of(definition.tenant)
         calendars = tuple(known[name] for name in definition.calendars if name in known)
     return compile_schedule(
         definition.schedule,
@@ -85,7 +97,13 @@ def schedule_of(definition: Definition, context: Context, zone_data: ZoneData | 
 
 def calendars_missing(definition: Definition, context: Context) -> tuple[str, ...]:
     """Return the names of calendars that the configuration does not have."""
-    return tuple(name for name in definition.calendars if name not in context.calendars)
+    known = context.calendars.of(definition.tenant)
+    return tuple(name for name in definition.calendars if name not in known)
+
+
+def without_calendars(definition: Definition, context: Context) -> Schedule:
+    """Compile what the schedule would be if no calendar excluded anything."""
+    return schedule_of(replace(definition, calendars=()), context)
 
 
 def next_after(definition: Definition, context: Context, after_ms: int) -> Occurrence | None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from streams.core.context import Decision
 from streams.core.deadline import deadline_ms, lease_end_ms, next_look_ms, start_deadline_ms
 from streams.core.decide_attempt import verdict_on_expiry
+from streams.core.decide_cursor import move_cursor_for_zone_data
 from streams.core.decide_draft import Draft, finish_if_done, release_held
 from streams.core.decide_due import (
     is_due,
-    move_cursor_for_zone_data,
     open_backfills,
     open_due,
     settle_pause,

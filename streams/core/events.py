@@ -26,6 +26,8 @@ class JobDefined(Event, frozen=True, kw_only=True):
     at_ms: int
     next_at_ms: int | None
     zone_data: str
+    calendars: str = ""
+    """Under which records of topic `config` the cursor was computed (streams.core.calendars)."""
 
 
 class JobEdited(Event, frozen=True, kw_only=True):
@@ -38,6 +40,7 @@ class JobEdited(Event, frozen=True, kw_only=True):
     next_at_ms: int | None
     previous_next_at_ms: int | None
     zone_data: str
+    calendars: str = ""
 
 
 class JobDeleted(Event, frozen=True, kw_only=True):
@@ -125,13 +128,17 @@ class OccurrencesSkipped(Event, frozen=True, kw_only=True):
 
 
 class CursorMoved(Event, frozen=True, kw_only=True):
-    """The zone data changed and the open cursor with it."""
+    """The zone data or a calendar changed, and the open cursor was computed again; it may have stayed where it was."""
 
     from_at_ms: int | None
     to_at_ms: int | None
     zone_data_from: str
     zone_data_to: str
     at_ms: int
+    calendars_from: str = ""
+    calendars_to: str = ""
+    decided_to_ms: int = 0
+    """What a calendar excluded up to here has its record: no later change of it brings that back. 0 says nothing."""
 
 
 class CursorNoted(Event, frozen=True, kw_only=True):

@@ -26,6 +26,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Somewhere in the name, the task or the job id, in any case of letters."""
     labels: dict[str, str] = {}
     """All of them."""
+    calendar: str = ""
+    """One of the calendars that the job names."""
     next_from_ms: int | None = None
     """The next occurrence is at or after it (epoch ms) ..."""
     next_until_ms: int | None = None
@@ -38,6 +40,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.tenant and state.tenant != self.tenant:
             return False
         if self.queue and state.queue != self.queue:
+            return False
+        if self.calendar and not any(used.rpartition("@")[0] == self.calendar for used in state.calendars.split(",")):
             return False
         if self.runs and not (state.dead or (self.runs == "any" and (state.open or state.closed))):
             return False

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from streams.core.apply import apply
+from streams.core.calendars import Calendar, Calendars
 from streams.core.commands import Complete, Define, Fail, Grant, Heartbeat, LeaseRun, Release, Reply, Wake
 from streams.core.context import Context, Decision
 from streams.core.deadline import deadline_ms, ready_runs, upcoming
@@ -19,6 +20,8 @@ from streams.core.state import OPEN_RUNS_MAX
 from streams.core.time import INSTALLED_ZONE_DATA, IntervalSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streams.core.commands import AnyCommand
     from streams.core.events import AnyEvent
     from streams.core.state import Job, JobState, OpenRun
@@ -36,7 +39,10 @@ class ManualOwner:
         self.now_ms = now_ms
         self.zone_data = zone_data
         self.zone_data_before: dict[str, ZoneData] = {}
-        self.calendars: dict[str, CalendarSpec] = {}
+        self.calendars: Mapping[str, CalendarSpec] = {}
+        """Of the job's tenant; each change is another record of topic `config`."""
+        self._calendars_known: dict[str, Calendar] = {}
+        self._config_end = 0
         self.heartbeats: dict[str, int] = {}
         self.takeover_at_ms = 0
         self.consumed_lag_ms = 0
@@ -52,7 +58,7 @@ class ManualOwner:
             now_ms=self.now_ms,
             zone_data=self.zone_data,
             zone_data_before=self.zone_data_before,
-            calendars=self.calendars,
+            calendars=self._calendars(),
             heartbeats=self.heartbeats,
             takeover_at_ms=self.takeover_at_ms,
             consumed_to_ms=self.now_ms - self.consumed_lag_ms,
@@ -60,6 +66,18 @@ class ManualOwner:
             absent_to_ms=self.absent[1],
             open_runs_max=self.open_runs_max,
         )
+
+    def _calendars(self) -> Calendars:
+        known = self._calendars_known
+        for name in [name for name in known if self.calendars.get(name) != known[name].spec]:
+            del known[name]
+            self._config_end += 1
+        for name, spec in self.calendars.items():
+            if name not in known:
+                known[name] = Calendar(spec, self._config_end)
+                self._config_end += 1
+        tenant = self.definition().tenant
+        return Calendars({(tenant, name): calendar for name, calendar in known.items()}, self._config_end)
 
     def do(self, command: AnyCommand) -> Decision:
         """Decide, fold and log; note the heartbeat of a living lease."""

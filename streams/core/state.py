@@ -237,6 +237,8 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     skips_total: int = 0
     zone_data: str = ""
     """The tzdata version under which the cursor was computed."""
+    calendars: str = ""
+    """The calendars under which the cursor was computed (streams.core.calendars); empty where the job names none."""
     pause: Pause | None = None
     open: tuple[OpenRun, ...] = ()
     closed: tuple[ClosedRun, ...] = ()

@@ -69,8 +69,8 @@ _SkipReason_WRITE: Final[dict[str, bytes]] = {'overlap': b'\x02', 'start_deadlin
 _SkipReason_READ: Final[dict[int, Literal['overlap', 'start_deadline', 'catch_up', 'paused', 'gap', 'calendar', 'quota', 'superseded', 'requested', 'deleted']]] = {2: 'overlap', 4: 'start_deadline', 6: 'catch_up', 8: 'paused', 10: 'gap', 12: 'calendar', 14: 'quota', 16: 'superseded', 18: 'requested', 20: 'deleted'}
 _LeaseClose_WRITE: Final[dict[str, bytes]] = {'succeeded': b'\x02', 'failed': b'\x04', 'released': b'\x06', 'expired': b'\x08', 'cancelled': b'\x0a'}
 _LeaseClose_READ: Final[dict[int, Literal['succeeded', 'failed', 'released', 'expired', 'cancelled']]] = {2: 'succeeded', 4: 'failed', 6: 'released', 8: 'expired', 10: 'cancelled'}
-_ReplyCode_WRITE: Final[dict[str, bytes]] = {'ok': b'\x02', 'created': b'\x04', 'granted': b'\x06', 'invalid': b'\x08', 'not_found': b'\x0a', 'version_conflict': b'\x0c', 'idempotency_conflict': b'\x0e', 'wrong_tenant': b'\x10', 'lease_lost': b'\x12', 'not_due': b'\x14', 'not_leasable': b'\x16', 'stale_offer': b'\x18', 'paused': b'\x1a', 'blocked': b'\x1c', 'too_many_open_runs': b'\x1e', 'too_many_replays': b'\x20', 'gone': b'\x22', 'quota': b'\x24', 'quarantined': b'\x26'}
-_ReplyCode_READ: Final[dict[int, Literal['ok', 'created', 'granted', 'invalid', 'not_found', 'version_conflict', 'idempotency_conflict', 'wrong_tenant', 'lease_lost', 'not_due', 'not_leasable', 'stale_offer', 'paused', 'blocked', 'too_many_open_runs', 'too_many_replays', 'gone', 'quota', 'quarantined']]] = {2: 'ok', 4: 'created', 6: 'granted', 8: 'invalid', 10: 'not_found', 12: 'version_conflict', 14: 'idempotency_conflict', 16: 'wrong_tenant', 18: 'lease_lost', 20: 'not_due', 22: 'not_leasable', 24: 'stale_offer', 26: 'paused', 28: 'blocked', 30: 'too_many_open_runs', 32: 'too_many_replays', 34: 'gone', 36: 'quota', 38: 'quarantined'}
+_ReplyCode_WRITE: Final[dict[str, bytes]] = {'ok': b'\x02', 'created': b'\x04', 'granted': b'\x06', 'invalid': b'\x08', 'not_found': b'\x0a', 'version_conflict': b'\x0c', 'idempotency_conflict': b'\x0e', 'wrong_tenant': b'\x10', 'lease_lost': b'\x12', 'not_due': b'\x14', 'not_leasable': b'\x16', 'stale_offer': b'\x18', 'paused': b'\x1a', 'blocked': b'\x1c', 'too_many_open_runs': b'\x1e', 'too_many_replays': b'\x20', 'gone': b'\x22', 'quota': b'\x24', 'quarantined': b'\x26', 'behind': b'\x28'}
+_ReplyCode_READ: Final[dict[int, Literal['ok', 'created', 'granted', 'invalid', 'not_found', 'version_conflict', 'idempotency_conflict', 'wrong_tenant', 'lease_lost', 'not_due', 'not_leasable', 'stale_offer', 'paused', 'blocked', 'too_many_open_runs', 'too_many_replays', 'gone', 'quota', 'quarantined', 'behind']]] = {2: 'ok', 4: 'created', 6: 'granted', 8: 'invalid', 10: 'not_found', 12: 'version_conflict', 14: 'idempotency_conflict', 16: 'wrong_tenant', 18: 'lease_lost', 20: 'not_due', 22: 'not_leasable', 24: 'stale_offer', 26: 'paused', 28: 'blocked', 30: 'too_many_open_runs', 32: 'too_many_replays', 34: 'gone', 36: 'quota', 38: 'quarantined', 40: 'behind'}
 _DeadLetterCode_WRITE: Final[dict[str, bytes]] = {'unreadable': b'\x02', 'invalid': b'\x04', 'wrong_partition': b'\x06', 'wrong_tenant': b'\x08', 'quota': b'\x0a', 'quarantined': b'\x0c', 'too_large': b'\x0e'}
 _DeadLetterCode_READ: Final[dict[int, Literal['unreadable', 'invalid', 'wrong_partition', 'wrong_tenant', 'quota', 'quarantined', 'too_large']]] = {2: 'unreadable', 4: 'invalid', 6: 'wrong_partition', 8: 'wrong_tenant', 10: 'quota', 12: 'quarantined', 14: 'too_large'}
 
@@ -529,6 +529,7 @@ def encode_Define(value: Define) -> bytes:
             x5,
             NUMBERS[len(x6 := value.memo)],
             x6,
+            NUMBERS[value.config_offset],
         )
     )
 
@@ -590,7 +591,12 @@ def decode_Define(data: bytes, at: int) -> tuple[Define, int]:
         size >>= 1
         at += 1
     memo_ = data[at : (at := at + size)]
-    return Define(job_id=job_id_, request_id=request_id_, definition=definition_, request_hash=request_hash_, mode=mode_, expected_version=expected_version_, actor=actor_, standing=standing_, key=key_, body=body_, memo=memo_), at
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    config_offset_ = number
+    return Define(job_id=job_id_, request_id=request_id_, definition=definition_, request_hash=request_hash_, mode=mode_, expected_version=expected_version_, actor=actor_, standing=standing_, key=key_, body=body_, memo=memo_, config_offset=config_offset_), at
 
 
 def encode_Delete(value: Delete) -> bytes:
@@ -2364,8 +2370,8 @@ def encode_JobState(value: JobState) -> bytes:
             NUMBERS[value.missed_until_ms],
             array_bytes([NUMBERS[item] for item in x10]) if (x10 := value.skip_at_ms) else b"\0",
             _rest_of_JobState(value)
-            if value.skips_total or value.pause is not None or value.dead or value.backfills or value.backfills_ended or value.forget_at_ms or value.checkpoint_at_ms or value.updated_at_ms or value.keys
-            else b'\0\0\0\0\0\0\0\0\0',
+            if value.skips_total or value.pause is not None or value.dead or value.backfills or value.backfills_ended or value.forget_at_ms or value.checkpoint_at_ms or value.updated_at_ms or value.keys or value.calendars
+            else b'\0\0\0\0\0\0\0\0\0\0',
         )
     )
 
@@ -2382,6 +2388,8 @@ def _rest_of_JobState(value: JobState) -> bytes:
             NUMBERS[value.checkpoint_at_ms],
             NUMBERS[value.updated_at_ms],
             array_bytes([encode_KeyUse(item) for item in x15]) if (x15 := value.keys) else b"\0",
+            NUMBERS[len(x16 := value.calendars.encode())],
+            x16,
         )
     )
 
@@ -2526,8 +2534,8 @@ def decode_JobState(data: bytes, at: int) -> tuple[JobState, int]:
         skip_at_ms_, at = read_array(data, at, read_long)
     else:
         at += 1
-    if data[at : at + 9] == b'\0' * 9:
-        return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_), at + 9
+    if data[at : at + 10] == b'\0' * 10:
+        return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_), at + 10
     if (number := SMALL[data[at]]) is not None:
         at += 1
     else:
@@ -2582,7 +2590,13 @@ def decode_JobState(data: bytes, at: int) -> tuple[JobState, int]:
         keys_, at = read_array(data, at, decode_KeyUse)
     else:
         at += 1
-    return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_, skips_total=skips_total_, pause=pause_, dead=dead_, backfills=backfills_, backfills_ended=backfills_ended_, forget_at_ms=forget_at_ms_, checkpoint_at_ms=checkpoint_at_ms_, updated_at_ms=updated_at_ms_, keys=keys_), at
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    calendars_ = data[at : (at := at + size)].decode()
+    return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_, skips_total=skips_total_, pause=pause_, dead=dead_, backfills=backfills_, backfills_ended=backfills_ended_, forget_at_ms=forget_at_ms_, checkpoint_at_ms=checkpoint_at_ms_, updated_at_ms=updated_at_ms_, keys=keys_, calendars=calendars_), at
 
 
 def encode_LedgerMarker(value: LedgerMarker) -> bytes:
@@ -2740,6 +2754,8 @@ def encode_JobDefined(value: JobDefined) -> bytes:
             NUMBERS[value.at_ms],
             b"\0" if (x2 := value.next_at_ms) is None else b"\2" + NUMBERS[x2],
             TEXTS[value.zone_data],
+            NUMBERS[len(x3 := value.calendars.encode())],
+            x3,
         )
     )
 
@@ -2784,7 +2800,13 @@ def decode_JobDefined(data: bytes, at: int) -> tuple[JobDefined, int]:
         size >>= 1
         at += 1
     zone_data_ = WORDS[data[at : (at := at + size)]]
-    return JobDefined(definition=definition_, version=version_, request_hash=request_hash_, at_ms=at_ms_, next_at_ms=next_at_ms_, zone_data=zone_data_), at
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    calendars_ = data[at : (at := at + size)].decode()
+    return JobDefined(definition=definition_, version=version_, request_hash=request_hash_, at_ms=at_ms_, next_at_ms=next_at_ms_, zone_data=zone_data_, calendars=calendars_), at
 
 
 def encode_JobEdited(value: JobEdited) -> bytes:
@@ -2798,6 +2820,8 @@ def encode_JobEdited(value: JobEdited) -> bytes:
             b"\0" if (x2 := value.next_at_ms) is None else b"\2" + NUMBERS[x2],
             b"\0" if (x3 := value.previous_next_at_ms) is None else b"\2" + NUMBERS[x3],
             TEXTS[value.zone_data],
+            NUMBERS[len(x4 := value.calendars.encode())],
+            x4,
         )
     )
 
@@ -2856,7 +2880,13 @@ def decode_JobEdited(data: bytes, at: int) -> tuple[JobEdited, int]:
         size >>= 1
         at += 1
     zone_data_ = WORDS[data[at : (at := at + size)]]
-    return JobEdited(definition=definition_, version=version_, request_hash=request_hash_, at_ms=at_ms_, next_at_ms=next_at_ms_, previous_next_at_ms=previous_next_at_ms_, zone_data=zone_data_), at
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    calendars_ = data[at : (at := at + size)].decode()
+    return JobEdited(definition=definition_, version=version_, request_hash=request_hash_, at_ms=at_ms_, next_at_ms=next_at_ms_, previous_next_at_ms=previous_next_at_ms_, zone_data=zone_data_, calendars=calendars_), at
 
 
 def encode_JobDeleted(value: JobDeleted) -> bytes:
@@ -3262,6 +3292,11 @@ def encode_CursorMoved(value: CursorMoved) -> bytes:
             NUMBERS[len(x4 := value.zone_data_to.encode())],
             x4,
             NUMBERS[value.at_ms],
+            NUMBERS[len(x5 := value.calendars_from.encode())],
+            x5,
+            NUMBERS[len(x6 := value.calendars_to.encode())],
+            x6,
+            NUMBERS[value.decided_to_ms],
         )
     )
 
@@ -3314,7 +3349,26 @@ def decode_CursorMoved(data: bytes, at: int) -> tuple[CursorMoved, int]:
     else:
         number, at = read_long(data, at)
     at_ms_ = number
-    return CursorMoved(from_at_ms=from_at_ms_, to_at_ms=to_at_ms_, zone_data_from=zone_data_from_, zone_data_to=zone_data_to_, at_ms=at_ms_), at
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    calendars_from_ = data[at : (at := at + size)].decode()
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    calendars_to_ = data[at : (at := at + size)].decode()
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    elif (number := INSTANTS[data[at : at + 6]]) is not None:
+        at += 6
+    else:
+        number, at = read_long(data, at)
+    decided_to_ms_ = number
+    return CursorMoved(from_at_ms=from_at_ms_, to_at_ms=to_at_ms_, zone_data_from=zone_data_from_, zone_data_to=zone_data_to_, at_ms=at_ms_, calendars_from=calendars_from_, calendars_to=calendars_to_, decided_to_ms=decided_to_ms_), at
 
 
 def encode_CursorNoted(value: CursorNoted) -> bytes:

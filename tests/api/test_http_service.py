@@ -13,6 +13,7 @@ from yarl import URL
 
 from api.dispatch.client import DispatchClient, DispatchConfig
 from api.dispatch.clock import LoopClock
+from api.dispatch.link import ConfigRecord
 from api.dispatch.memory_link import MemoryLink
 from api.metrics import TABLE
 from api.problems import Problem
@@ -57,12 +58,11 @@ async def test_a_queues_lease_rate_holds(api: Api) -> None:
 async def test_what_was_declared_before_the_start_is_known(api: Api) -> None:
     await api("PUT", "/v1/queues/billing", {"description": "bills"})
     client = api.gateway.client
-    for key, value in list(client.config.items()):
-        client.on_config([(key, value)])
+    client.on_config(list(client.config.values()))
     assert api.gateway.queues.of("default") == ["billing"]
-    client.on_config([("queue|default|billing", None)])
+    client.on_config([ConfigRecord("queue|default|billing", None, 1)])
     assert api.gateway.queues.of("default") == []
-    client.on_config([("queue|default|bad", b"junk"), ("tenant|x", b"junk")])
+    client.on_config([ConfigRecord("queue|default|bad", b"junk", 2), ConfigRecord("tenant|x", b"junk", 3)])
     assert api.gateway.queues.unreadable_total == 1
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 #: 30 years of working days; a calendar record must fit one Kafka message.
 CALENDAR_DATES_MAX = 10_000
 CALENDAR_RULES_MAX = 64
-#: Of new calendars, all rules together: every half hour is more than a calendar is for. Every question about years walks
-#: them one by one.
+#: Of new calendars, all rules together: every half hour is more than a calendar is for. Questions about years walk them
+#: one by one.
 CALENDAR_SPANS_A_DAY_MAX = 48
 #: Of new calendars: a rule costs up to a third of a second for all years; dates cost nothing.
 CALENDAR_RRULES_MAX = 8
@@ -70,7 +70,7 @@ class CompiledCalendar:
         return sum(len(runs) for _, runs in self._crons)
 
     def warm(self) -> None:
-        """Compute every year now, so that no later question has to: seconds at most for what `check_calendar` allows."""
+        """Compute every year now, so that no later question has to: seconds at most for a calendar that was checked."""
         for year in range(date_of(FIRST_DAY).year, date_of(END_DAY - 1).year + 1):
             self._runs_of(year)
 
@@ -177,8 +177,8 @@ def compiled_calendar(spec: CalendarSpec, zone_data: ZoneData) -> CompiledCalend
 def check_calendar(spec: CalendarSpec, zone_data: ZoneData) -> None:
     """Refuse a new calendar that cannot be read, or with which questions about a job would take long.
 
-    Raises InvalidSchedule; ``field`` is ``calendar``, ``calendar date``, ``calendar rule`` or ``time zone``, or one of a
-    rule's own.
+    Raises InvalidSchedule; ``field`` is ``calendar``, ``calendar date``, ``calendar rule`` or ``time zone``, or one of
+    a rule's own.
     """
     days = [rule for rule in spec.rules if "FREQ=" in rule.upper()]
     if len(days) > CALENDAR_RRULES_MAX:

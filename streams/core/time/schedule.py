@@ -41,8 +41,8 @@ SCHEDULES_CACHED = 65_536
 #: Below this many slots a count with calendars steps; above it the excluded spans are subtracted.
 _COUNT_BY_STEP_MAX = 256
 #: A job whose slots are excluded in this many spans in a row has no further occurrence. Neighbouring days are one span,
-#: so it is more than the searchable years of days, and a year of 54 spans a day. It bounds one question to half a second,
-#: and validation refuses such a job.
+#: so it is more than the searchable years of days, and a year of 54 spans a day. It bounds one question to half a
+#: second, and validation refuses such a job.
 EXCLUDED_SPANS_MAX = 20_000
 
 #: Specs that hardly two jobs share and that compile in microseconds: caching them would push the others out.

@@ -41,7 +41,7 @@ from tests.chaos.harness.cluster import now_ms
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from api.dispatch.link import Link, LinkListener, SendDone, TimedReplies
+    from api.dispatch.link import ConfigDone, ConfigRecord, Link, LinkListener, SendDone, TimedReplies
     from schemas.config import Settings
     from streams.core.commands import AnyCommand, Grant
     from streams.core.envelopes import CommandBatch, Demand, Offers, OwnerView
@@ -136,7 +136,7 @@ class JournalLink:
     def publish_demand(self, demand: Demand) -> None:
         self._link.publish_demand(demand)
 
-    def write_config(self, key: str, value: bytes, done: SendDone) -> None:
+    def write_config(self, key: str, value: bytes | None, done: ConfigDone) -> None:
         self._link.write_config(key, value, done)
 
     async def stop(self) -> None:
@@ -159,7 +159,7 @@ class JournalLink:
     def on_owners(self, owners: Sequence[tuple[int, OwnerView | None]]) -> None:
         self._told.on_owners(owners)
 
-    def on_config(self, records: Sequence[tuple[str, bytes | None]]) -> None:
+    def on_config(self, records: Sequence[ConfigRecord]) -> None:
         self._told.on_config(records)
 
 

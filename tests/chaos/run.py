@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,7 @@ from tests.chaos.harness.broker_faults import BrokerFaults
 from tests.chaos.harness.campaign import Campaign
 from tests.chaos.harness.cluster import CHECKOUT, Cluster
 from tests.chaos.harness.driver import Driver, Load
+from tests.chaos.harness.gateway_faults import Fleet, GatewayFaults, returned
 from tests.chaos.harness.healing import Healing
 from tests.chaos.harness.network_faults import NetworkFaults
 from tests.chaos.harness.results import append, measure, versions
@@ -65,7 +67,7 @@ def main() -> int:
     say(", ".join(f"{name} {version}" for name, version in versions().items()))
     with tempfile.TemporaryDirectory(prefix="horolog-chaos-") as scratch:
         root = chosen.keep or Path(scratch)
-        with Broker(Path(scratch) / "kafka", doors=chosen.schedulers + 2) as broker:
+        with Broker(Path(scratch) / "kafka", doors=chosen.schedulers + 3) as broker:
             return campaign(broker, root, chosen)
 
 
@@ -75,7 +77,10 @@ def campaign(broker: Broker, root: Path, chosen: argparse.Namespace) -> int:
     session = {"scheduler.session_timeout_ms": str(chosen.session_ms)}
     ways = [door.address for door in broker.doors]
     name = f"chaos{uuid.uuid4().hex[:8]}."
-    with Cluster(broker.bootstrap_servers, name, root, scheduler=session, ways=ways, say=say) as cluster:
+    with (
+        ExitStack() as stack,
+        Cluster(broker.bootstrap_servers, name, root, scheduler=session, ways=ways, say=say) as cluster,
+    ):
         schedulers = [cluster.add() for _ in range(chosen.schedulers)]
         cluster.wait_whole(*schedulers)
         driver = Driver(cluster.gateway_settings, Load(seed=chosen.seed, timer_only=(0,)))
@@ -84,17 +89,20 @@ def campaign(broker: Broker, root: Path, chosen: argparse.Namespace) -> int:
         healing = Healing(cluster)
         faults.kinds |= BrokerFaults(faults, broker, healing).kinds
         faults.kinds |= NetworkFaults(faults, broker, healing).kinds
+        fleet = stack.enter_context(Fleet(cluster, driver, seed=chosen.seed))
+        gateway_faults = GatewayFaults(faults, fleet)
+        faults.kinds |= gateway_faults.kinds
         kinds = [kind for kind in faults.kinds if not chosen.kinds or kind in chosen.kinds.split(",")]
         weights = [SHARES.get(kind, 1.0) for kind in kinds]
         ends = time.monotonic() + chosen.seconds
         while time.monotonic() < ends:
             faults.kinds[rng.choices(kinds, weights)[0]]()
             faults.pause(CALM_S)
-        verdict = judge(cluster, driver, heal_s=HEAL_S)
+        verdict = judge(cluster, fleet, heal_s=HEAL_S)
         result = measure(
             verdict,
             faults.injected,
-            driver,
+            fleet,
             seed=chosen.seed,
             seconds=chosen.seconds,
             session_ms=chosen.session_ms,
@@ -103,6 +111,9 @@ def campaign(broker: Broker, root: Path, chosen: argparse.Namespace) -> int:
         )
         append(chosen.results, result)
         tell(verdict, result)
+        say(f"\ntraffic through gateways: {dict(fleet.load.did)}")
+        for row in returned(verdict.view, gateway_faults.at_hand):
+            say(f"died with a gateway: {row}")
         return 0 if result.ok else 1
 
 

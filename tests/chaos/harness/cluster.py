@@ -96,6 +96,10 @@ class Scheduler:
         """Of the last process, None while it lives."""
         return self._process.poll() if self._process else None
 
+    def arguments(self) -> list[str]:
+        """Give what its program is told on the command line."""
+        return [str(self.directory)]
+
     def start(self, **extra: str) -> None:
         """Start a process; returns at once."""
         if self.alive:
@@ -103,7 +107,7 @@ class Scheduler:
         (self.directory / "order.json").unlink(missing_ok=True)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, str(self.program), str(self.directory)],
+                [sys.executable, str(self.program), *self.arguments()],
                 env=self._environment | extra,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -145,7 +149,7 @@ class Scheduler:
         self.frozen = False
 
     def order(
-        self, step: Step, action: Literal["kill", "stop"], *, skip: int = 0, inputs: Inputs = "any", writes: int = 1
+        self, step: str, action: Literal["kill", "stop"], *, skip: int = 0, inputs: Inputs = "any", writes: int = 1
     ) -> int:
         """Tell it what to do to itself before a step; replaces an earlier order. Returns the order's id.
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.chaos.harness.campaign import Injected
-    from tests.chaos.harness.driver import Driver
-    from tests.chaos.harness.verdict import Verdict
+    from tests.chaos.harness.verdict import Traffic, Verdict
 
 
 class FaultFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +89,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 def measure(
     verdict: Verdict,
     injected: Sequence[Injected],
-    driver: Driver,
+    driver: Traffic,
     *,
     seed: int,
     seconds: float,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -24,9 +24,9 @@ from tests.chaos.harness.cluster import now_ms
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from streams.audit.journals import Fault, Journals
     from streams.audit.report import Report
     from tests.chaos.harness.cluster import Cluster
-    from tests.chaos.harness.driver import Driver
 
 KEPT: Final = "run.msgpack"
 """What was judged, in the cluster's directory; `python -m tests.chaos.judge_again FILE` judges and explains it."""
@@ -39,6 +39,25 @@ HEAL_S: Final = 8.0
 
 LIMITS: Final = Limits(ended_or_leased_within_ms=45_000)
 """A storm (20 s without an owner on a busy machine), a lost lease (3 s), a retry, a pause, healing and stopping."""
+
+
+class Traffic(Protocol):
+    """What asked and worked during a run, and what it saw."""
+
+    @property
+    def journals(self) -> Journals:
+        """Give what was seen."""
+
+    @property
+    def faults(self) -> list[Fault]:
+        """Give what workers did wrong on purpose."""
+
+    @property
+    def gave_up(self) -> list[str]:
+        """Give the calls that never got an answer."""
+
+    def drain(self) -> None:
+        """End in good order."""
 
 
 class Verdict(msgspec.Struct, kw_only=True):
@@ -84,7 +103,7 @@ class Verdict(msgspec.Struct, kw_only=True):
         return sorted(late[job_id] for job_id, at_ms in due.items() if job_id in late and from_ms <= at_ms <= to_ms)
 
 
-def judge(cluster: Cluster, driver: Driver, *, heal_s: float = HEAL_S) -> Verdict:
+def judge(cluster: Cluster, driver: Traffic, *, heal_s: float = HEAL_S) -> Verdict:
     """Let workers catch up for `heal_s`, end everything and judge it."""
     threading.Event().wait(heal_s)
     driver.drain()

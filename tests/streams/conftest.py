@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from streams.batch import Batch
     from streams.core.commands import AnyCommand
     from streams.core.envelopes import HistoryEntry, Offers
+    from streams.owner_config import OwnerConfig
     from streams.takeover import Progress
     from streams.transaction import OutRecord
 
@@ -66,6 +67,7 @@ class Rig:
         store: Any = None,
         begin: bool = True,
         zone_data: ZoneData = INSTALLED_ZONE_DATA,
+        config: OwnerConfig | None = None,
         **bounds: Any,
     ) -> None:
         scheduler: dict[str, Any] = {
@@ -87,6 +89,7 @@ class Rig:
             floors={"commands": 0, "definitions": 0},
             next_seq=1,
             last_marker_ms=0,
+            config=config,
         )
         self.history: list[HistoryEntry] = []
         self.answers: dict[str, Reply | Grant] = {}

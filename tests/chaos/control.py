@@ -34,7 +34,7 @@ class Control:
         self._skip = 0
         self.consumes = True
         """Whether the transaction in flight consumes an input record."""
-        self.writes = 0
+        self.writes = 1
         """For how many partitions it writes."""
         self.at_hand: dict[str, object] = {}
         """Further fields for the journal when an order is carried out."""

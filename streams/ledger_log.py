@@ -8,13 +8,14 @@ in-memory log. All calls block; they run in one thread of their own.
 from __future__ import annotations
 
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from schemas.topics import Topic, topic_name
-from streams.sealing import MARKER_KEY, TRANSACTIONAL_ID_HEADER
+from streams.sealing import DEFINITION_PREFIX, MARKER_KEY, TRANSACTIONAL_ID_HEADER
 from streams.transaction import fence
 
 if TYPE_CHECKING:
@@ -128,7 +129,9 @@ class KafkaLedgerLog:
 
     def identity(self) -> tuple[str, str]:
         """Ask the admin client."""
-        cluster = self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result()
+        # The metadata first: topics are described by the broker that it names as controller, and librdkafka goes on
+        # waiting for the one that it knows, also where the death of just that one made this take-over.
+        cluster = self._admin.list_topics(self._ledger, timeout=REQUEST_TIMEOUT_S)
         described = self._admin.describe_topics(TopicCollection([self._ledger]), request_timeout=REQUEST_TIMEOUT_S)
         return str(cluster.cluster_id), str(described[self._ledger].result().topic_id)
 
@@ -231,6 +234,7 @@ class KafkaLedgerLog:
 
 
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call] # its stub lacks the types
+_NO_HEADERS: Final[Mapping[str, bytes]] = MappingProxyType({})
 _NOT_YET_STABLE: Final = frozenset(
     {
         KafkaError.UNSTABLE_OFFSET_COMMIT,
@@ -245,11 +249,14 @@ def _headers(message: Message) -> dict[str, bytes]:
 
 
 def _record(message: Message) -> LedgerRecordIn:
+    """Read a record; called for each one of a recovery, of which half are definitions, and these have no headers."""
+    key = message.key() or b""
+    headers = None if key[:2] == DEFINITION_PREFIX else message.headers()
     return LedgerRecordIn(
         message.partition() or 0,
         message.offset() or 0,
         message.timestamp()[1],
-        message.key() or b"",
+        key,
         message.value(),
-        _headers(message),
+        dict(headers) if headers else _NO_HEADERS,  # type: ignore[arg-type]  # ours are all bytes
     )

@@ -160,6 +160,7 @@ def _row(topic: str, ones: list[Replicas], regions: Sequence[str]) -> RegionRow:
 
 def _racks(admin: AdminClient) -> dict[int, str]:
     """Return the rack of each broker that the controllers believe alive."""
+    admin.list_topics(timeout=REQUEST_TIMEOUT_S)  # librdkafka learns anew which broker to ask, the old one may be dead
     cluster = admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result()
     return {node.id: node.rack or "" for node in cluster.nodes}
 

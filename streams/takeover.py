@@ -169,10 +169,7 @@ class Takeover:
         start = {partition: store.ledger_offset for partition, store in stores.items()}
         markers = {partition: _marked(store) for partition, store in stores.items()}
         for chunk in self._log.read_ledger(start, ends, self._still_current):
-            by_partition: dict[int, list[LedgerRecordIn]] = {}
-            for record in chunk:
-                by_partition.setdefault(record.partition, []).append(record)
-            for partition, records in by_partition.items():
+            for partition, records in _by_partition(chunk, stores).items():
                 markers[partition] = self._load(stores[partition], records, markers[partition])
                 self._progress(Progress(partition, records[-1].offset + 1, ends[partition]))
         if not self._still_current():
@@ -183,17 +180,16 @@ class Takeover:
 
     def _load(self, store: Store, records: list[LedgerRecordIn], marker: _Marked) -> _Marked:
         rows: list[LedgerRecord] = []
-        for record in records:
-            kind, job_id = record.key[:2], record.key[2:]
+        for _, _, timestamp_ms, key, value, headers in records:
+            kind = key[:2]
             if kind == STATE_PREFIX:
-                index = record.headers.get(INDEX_HEADER, b"") if record.value is not None else b""
-                rows.append(LedgerRecord("s", job_id.decode(), record.value, index))
+                index = headers.get(INDEX_HEADER, b"") if value is not None else b""
+                rows.append(LedgerRecord("s", key[2:].decode(), value, index))
             elif kind == DEFINITION_PREFIX:
-                rows.append(LedgerRecord("d", job_id.decode(), record.value))
-            elif record.key == MARKER_KEY and record.value is not None:
-                latest = decode_marker(record.value)
-                absence = told_by(latest, record.timestamp_ms, self._missed_gap_ms)
-                marker = _Marked(latest.next_seq, record.timestamp_ms, absence)
+                rows.append(LedgerRecord("d", key[2:].decode(), value))
+            elif key == MARKER_KEY and value is not None:
+                latest = decode_marker(value)
+                marker = _Marked(latest.next_seq, timestamp_ms, told_by(latest, timestamp_ms, self._missed_gap_ms))
         meta = {
             "next_seq": marker.next_seq,
             "last_marker_ms": marker.last_marker_ms,
@@ -202,6 +198,15 @@ class Takeover:
         }
         store.load(rows, ledger_offset=records[-1].offset + 1, meta=meta, now_ms=self._wall_ms())
         return marker
+
+
+def _by_partition(chunk: list[LedgerRecordIn], stores: Mapping[int, Store]) -> Mapping[int, list[LedgerRecordIn]]:
+    if len(stores) == 1 and chunk:
+        return {chunk[0].partition: chunk}
+    found: dict[int, list[LedgerRecordIn]] = {}
+    for record in chunk:
+        found.setdefault(record.partition, []).append(record)
+    return found
 
 
 def _marked(store: Store) -> _Marked:

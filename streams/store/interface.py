@@ -45,9 +45,13 @@ COUNTED_MAX: Final = 0xFFFF
 _NUL: Final = b"\0"
 _HEADER_FIXED: Final = struct.Struct(">IqHHHBB")
 """Length of the whole header, deadline or -1, ready keys, pending, leased, queue bytes, tenant bytes."""
+HEADER_DEADLINE_AT: Final = 4
+HEADER_DEADLINE_END: Final = 12
+"""Where the deadline stands in an encoded header."""
 _KEY_LENGTH: Final = struct.Struct(">H")
 _LINE_TAIL: Final = struct.Struct(">BQ")  # lane, due_at_ms
 _NO_DEADLINE: Final = -1
+_NO_DEADLINE_BYTES: Final = _NO_DEADLINE.to_bytes(8, "big", signed=True)
 
 
 class StoreError(Exception):
@@ -235,6 +239,12 @@ def unpack_header(data: bytes) -> tuple[int | None, tuple[bytes, ...], Counted, 
     if at != length or at > len(data) or stored_ms < _NO_DEADLINE:
         raise ValueError(f"not an index header: {data[:40]!r}")
     return deadline_ms, tuple(keys), counted, length
+
+
+def deadline_bytes(header: bytes) -> bytes | None:
+    """Give the deadline of an encoded header as it stands in the due index, None if there is none. Not checked."""
+    deadline = header[HEADER_DEADLINE_AT:HEADER_DEADLINE_END]
+    return None if deadline == _NO_DEADLINE_BYTES else deadline
 
 
 def tenant_in(header: bytes) -> bytes:

@@ -51,6 +51,8 @@ from rocksdict import (
 
 from streams.store.interface import (
     COUNTS_NOTHING,
+    HEADER_DEADLINE_AT,
+    HEADER_DEADLINE_END,
     Counted,
     DueEntry,
     IndexHeader,
@@ -65,6 +67,7 @@ from streams.store.interface import (
     StoreIdentity,
     StoreInUseError,
     Unchanged,
+    deadline_bytes,
     line_prefix_of,
     pack_header,
     tenant_in,
@@ -94,6 +97,8 @@ TOMBSTONE_WINDOW: Final = 4_096
 
 SEEN_BITS: Final = 1 << 24
 """2 MiB while a recovery runs; with a million jobs, 6 in 100 are read in vain."""
+PLAIN_MAX: Final = 10_000
+"""Kinds of headers that a recovery remembers: some megabytes; with more queues than that, some are decoded again."""
 PAGE_KEYS: Final = 10_000
 """How many keys a scan of everything holds at once."""
 
@@ -221,6 +226,42 @@ class _Pending:
         self._store = store
         self._touched: dict[bytes, _Index | None] = {}
         self._seen = store.seen
+        self._first_counts: dict[Counted, int] = {}
+
+    def load_state(self, job: bytes, header: bytes, state: bytes) -> None:
+        """Put a state of a recovery. Raises ValueError where the header is none.
+
+        The most common case has a short way: the first state of its job, with no run that waits.
+        """
+        seen = self._seen
+        if seen is not None and job not in self._touched and not seen.add(job):
+            counted = seen.plain(header)
+            if counted is not None:
+                self._put_first(job, header, state, counted)
+                return
+        deadline_ms, ready, counted, length = unpack_header(header)
+        if length != len(header):
+            raise ValueError(f"index header of {job.decode()} has {len(header) - length} bytes too many")
+        self.put_state(job, header, state, (deadline_ms, ready, counted), None)
+
+    def _put_first(self, job: bytes, header: bytes, state: bytes, counted: Counted) -> None:
+        due = deadline_bytes(header)
+        deadline_ms = None if due is None else int.from_bytes(due, "big")
+        self._touched[job] = (deadline_ms, (), counted)
+        self.batch.put(_STATE + job, header + state)
+        self.jobs_delta += 1
+        self._first_counts[counted] = self._first_counts.get(counted, 0) + 1
+        if due is not None:
+            key = due + job
+            self.batch.put(_DUE + key, counted.tenant)
+            if self.due_min is None or key < self.due_min:
+                self.due_min = key
+
+    def add_up(self) -> None:
+        """Turn what was loaded into changes of the totals; before the batch is written."""
+        for counted, jobs in self._first_counts.items():
+            tally(self.tally_deltas, counted, jobs)
+        self._first_counts = {}
 
     def put_state(self, job: bytes, header: bytes, state: bytes, index: _Index, before: _Index | None) -> None:
         """Put a state and bring both indexes from what they held for the job to `index`."""
@@ -299,6 +340,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self._bits = bytearray(SEEN_BITS // 8)
+        self._plain: dict[bytes, Counted] = {}
 
     def add(self, job: bytes) -> bool:
         """Note a job. True if it may have been noted before."""
@@ -309,6 +351,23 @@ class _Seen:
             return True
         self._bits[index] = before | bit
         return False
+
+    def plain(self, header: bytes) -> Counted | None:
+        """Give what a header without waiting runs counts for; None for any other.
+
+        But for the deadline, the headers of a queue are alike, and each is decoded once.
+        """
+        alike = header[:HEADER_DEADLINE_AT] + header[HEADER_DEADLINE_END:]
+        known = self._plain.get(alike)
+        if known is None:
+            _, ready, counted, length = unpack_header(header)
+            if ready or length != len(header):
+                return None
+            if len(self._plain) >= PLAIN_MAX:
+                self._plain.clear()
+            self._plain[alike] = known = counted
+        # What is below "none" is no deadline: the long way refuses it.
+        return None if header[HEADER_DEADLINE_AT] > 0x7F and deadline_bytes(header) is not None else known
 
 
 class _Lines:
@@ -493,10 +552,8 @@ class RocksStore:
             elif value is None:
                 pending.delete_state(job, None)
             else:
-                deadline_ms, ready, counted, length = unpack_header(header)
-                if length != len(header):
-                    raise ValueError(f"index header of {job_id} has {len(header) - length} bytes too many")
-                pending.put_state(job, header, value, (deadline_ms, ready, counted), None)
+                pending.load_state(job, header, value)
+        pending.add_up()
         unlogged = WriteOptions()
         unlogged.disable_wal = True  # type: ignore[assignment, method-assign]  # a property; the stub errs
         self._unlogged = True

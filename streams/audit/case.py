@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from streams.audit.calendars import CalendarOracle
 from streams.audit.stories import JobStory, RunStory, Tenure, tell, tenures
 from streams.core.commands import LeaseRun
 
@@ -23,6 +24,11 @@ class Case:
         self.journals = journals
         self.faults = faults
         self.limits = limits
+
+    @cached_property
+    def calendars(self) -> CalendarOracle:
+        """What calendars exclude, by the records of this log."""
+        return CalendarOracle(self.view)
 
     @cached_property
     def stories(self) -> list[JobStory]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from streams.audit.calendars import Rulings, without_calendars
 from streams.audit.oracle import occurrences
 from streams.audit.report import Place
 from streams.audit.stories import ENDINGS, OUTCOMES
@@ -30,7 +31,7 @@ _FAR_MS: Final = 40 * 86_400_000
 """A cursor farther ahead than this is not checked against the oracle: walking there costs more than it proves."""
 
 
-class _Span(msgspec.Struct):
+class _Span(msgspec.Struct, kw_only=True):
     """The reign of one definition, and what was recorded under it."""
 
     definition: Definition
@@ -46,6 +47,8 @@ class _Span(msgspec.Struct):
     cursor_at_ms: int | None = None
     moved: bool = False
     """The zone data changed under it."""
+    rulings: Rulings
+    """Which calendars each part of it was decided under."""
 
 
 def complete(case: Case, found: Findings) -> None:
@@ -89,10 +92,13 @@ def _spans(story: JobStory) -> list[_Span]:
                 from_ms = _reign_from(event)
                 if span is not None and span.until_ms is None:
                     span.until_ms = from_ms
+                rulings = Rulings(from_ms + 1)
+                rulings.follow(event.next_at_ms, happening.config_offset)
                 spans.append(
                     _Span(
                         definition=event.definition,
                         from_ms=from_ms,
+                        rulings=rulings,
                         since_ms=event.at_ms,
                         first=span is None,
                         opened=[],
@@ -133,9 +139,19 @@ def _into_span(span: _Span, happening: Happening) -> None:
         case ev.JobResumed() as resumed:
             span.cursor_at_ms = resumed.next_at_ms
         case ev.CursorMoved() as moved:
-            span.cursor_at_ms, span.moved = moved.to_at_ms, True
+            span.cursor_at_ms = moved.to_at_ms
+            span.moved = span.moved or moved.zone_data_from != moved.zone_data_to
         case _:
-            pass
+            return
+    span.rulings.follow(span.cursor_at_ms, happening.config_offset)
+
+
+def _expected(case: Case, span: _Span, after_ms: int, until_ms: int) -> list[int] | None:
+    """Give what the definition asks for in (after_ms, until_ms], less what its calendars exclude; None: not known."""
+    if not span.definition.calendars:
+        return occurrences(span.definition, after_ms, until_ms)
+    bare = occurrences(without_calendars(span.definition), after_ms, until_ms)
+    return None if bare is None else case.calendars.left_of(span.definition, bare, span.rulings)
 
 
 def _span_complete(case: Case, story: JobStory, span: _Span, done: set[int], found: Findings) -> None:
@@ -146,11 +162,11 @@ def _span_complete(case: Case, story: JobStory, span: _Span, done: set[int], fou
     after_ms = span.from_ms
     if span.first and isinstance(span.definition.schedule, OneOffSpec | LocalOneOffSpec):
         after_ms = -1
-    expected = occurrences(span.definition, after_ms, horizon_ms)
+    expected = _expected(case, span, after_ms, horizon_ms)
     if expected is None:
         found.left_out("schedule unknown to the oracle", len(span.opened) + len(span.skipped))
         return
-    covered = _covered(story, span, expected, done, found)
+    covered = _covered(case, story, span, expected, done, found=found)
     found.looked(len(expected))
     for at_ms in expected:
         times = covered[at_ms]
@@ -176,7 +192,9 @@ def _horizon(case: Case, span: _Span) -> int:
     return max([ends_ms, *recorded])
 
 
-def _covered(story: JobStory, span: _Span, expected: list[int], done: set[int], found: Findings) -> Counter[int]:
+def _covered(
+    case: Case, story: JobStory, span: _Span, expected: list[int], done: set[int], *, found: Findings
+) -> Counter[int]:
     """Count the records of each expected instant, and report records of instants that nobody asked for."""
     covered: Counter[int] = Counter()
     wanted = set(expected)
@@ -187,6 +205,8 @@ def _covered(story: JobStory, span: _Span, expected: list[int], done: set[int], 
         if at_ms in done:
             _unasked(story, happening, f"opened at {at_ms}, which ran under an earlier version", found)
     for skipped, happening in span.skipped:
+        if skipped.reason == "calendar" and not _is_excluded(case, span, skipped.first_at_ms):
+            _unasked(story, happening, f"skipped {skipped.first_at_ms} for a calendar that does not exclude it", found)
         if skipped.reason in _NO_INSTANT:
             found.left_out("slots without an instant", skipped.count)
             continue
@@ -205,6 +225,12 @@ def _covered(story: JobStory, span: _Span, expected: list[int], done: set[int], 
     return covered
 
 
+def _is_excluded(case: Case, span: _Span, at_ms: int) -> bool:
+    """Tell whether calendars take this instant away; also where the oracle does not know."""
+    asked = occurrences(without_calendars(span.definition), at_ms - 1, at_ms)
+    return asked is None or not _expected(case, span, at_ms - 1, at_ms)
+
+
 def _unasked(story: JobStory, happening: Happening, message: str, found: Findings) -> None:
     found.broke(message, Place(job_id=story.job_id, partition=happening.partition, offset=happening.offset))
 
@@ -221,7 +247,7 @@ def _cursor_true(case: Case, story: JobStory, span: _Span, horizon_ms: int, foun
     if isinstance(span.definition.schedule, OneOffSpec | LocalOneOffSpec):
         return
     found.looked()
-    if occurrences(span.definition, cursor_ms - 1, cursor_ms) != [cursor_ms]:
+    if _expected(case, span, cursor_ms - 1, cursor_ms) != [cursor_ms]:
         found.broke(
             f"cursor at {cursor_ms} is no occurrence (recorded up to {horizon_ms})",
             Place(job_id=story.job_id, partition=_partition(story)),
@@ -306,14 +332,14 @@ def _gap_exact(case: Case, story: JobStory, span: _Span, gap: Absence, found: Fi
     if span.until_ms is not None and span.until_ms <= gap.to_ms + margin_ms:
         found.left_out("edited or deleted during the absence")
         return
-    missed = occurrences(span.definition, low_ms, high_ms)
+    missed = _expected(case, span, low_ms, high_ms)
     if not missed or span.moved:
         return
     found.looked(len(missed))
     opened = {at_ms for at_ms, _ in span.opened}
     ran = [at_ms for at_ms in missed if at_ms in opened]
     policy = span.definition.catch_up
-    later = occurrences(span.definition, missed[-1], gap.to_ms + margin_ms) or []
+    later = _expected(case, span, missed[-1], gap.to_ms + margin_ms) or []
     wrong = ""
     if policy == "none" and ran:
         wrong = f"catch-up none, but {len(ran)} ran"

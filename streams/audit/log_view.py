@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from streams.core import wire
+from streams.core.calendar_records import CalendarBook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from streams.core.calendars import Calendars
     from streams.core.definition import Definition
     from streams.core.envelopes import CommandBatch, HistoryEntry, LeaseView, Marker, ReplyBatch
     from streams.core.state import JobState
@@ -32,6 +34,7 @@ TOPICS: Final = (
     "replies",
     "dead-letter",
     "owners",
+    "config",
 )
 """What the checker reads. `demand` and `offers` are hints outside all promises."""
 
@@ -114,6 +117,7 @@ class LogView:
         self.whole = whole
         self.refused = refused
         self.unreadable: list[tuple[LogRecord, str]] = []
+        self._calendars_at: dict[int, Calendars] = {}
         newest = max((row.timestamp_ms for rows in by_topic.values() for row in rows), default=0)
         self.end_at_ms = newest if end_at_ms is None else end_at_ms
 
@@ -142,6 +146,17 @@ class LogView:
             except ValueError:
                 continue
         return items
+
+    def calendars_at(self, config_offset: int) -> Calendars:
+        """Give the calendars as the records of topic `config` below an offset leave them."""
+        known = self._calendars_at.get(config_offset)
+        if known is None:
+            book = CalendarBook()
+            for record in self.records("config"):
+                if record.offset < config_offset:
+                    book.take(_text(record.key), record.value, record.offset)
+            known = self._calendars_at[config_offset] = book.calendars
+        return known
 
     @cached_property
     def replies(self) -> list[ReplyItem]:

@@ -85,6 +85,11 @@ def occurrences(definition: Definition, after_ms: int, until_ms: int) -> list[in
     return [at_ms for at_ms in found if first <= at_ms <= last]
 
 
+def minute_matches(expression: str, wall: dt.datetime) -> bool:
+    """Tell whether a wall-clock minute matches. Raises ValueError for a dialect that this oracle does not know."""
+    return _pattern(expression).matches_minute(wall)
+
+
 def _of_schedule(definition: Definition, after_ms: int, until_ms: int) -> list[int] | None:
     match definition.schedule:
         case OneOffSpec(at_ms=at_ms):

@@ -76,7 +76,21 @@ class ScriptedLog:
         """The member id of the present generation."""
         return f"member-{self.generation}"
 
-    def decide(self, job_id: str, *events: AnyEvent, at_ms: int, cause: Cause | None = None, lag_ms: int = 5) -> None:
+    def configure(self, key: str, value: bytes, *, at_ms: int) -> int:
+        """Add a record of topic `config`; gives its offset in the view."""
+        offset = 2 * sum(row.topic == "config" for row in self.rows)
+        self.rows.append(Row("config", 0, at_ms, key.encode(), value))
+        return offset
+
+    def decide(
+        self,
+        job_id: str,
+        *events: AnyEvent,
+        at_ms: int,
+        cause: Cause | None = None,
+        lag_ms: int = 5,
+        config_offset: int = 0,
+    ) -> None:
         """Add one decision made at `at_ms` and appended `lag_ms` later, with everything that goes with it."""
         appended_ms = at_ms + lag_ms
         job = self.jobs.get(job_id)
@@ -96,6 +110,7 @@ class ScriptedLog:
             transactional_id=f"owner-{self.generation}",
             now_ms=at_ms,
             cause=cause or Cause(kind="timer", name="Wake", partition=self.partition),
+            config_offset=config_offset,
             zone_data="test",
             events=events,
         )

@@ -31,6 +31,8 @@ class Happening(msgspec.Struct, frozen=True):
     seq: int
     generation: int
     cause: Cause
+    config_offset: int = 0
+    """What the decision knew of topic `config`."""
 
 
 class RunStory:
@@ -101,6 +103,7 @@ def tell(view: LogView) -> list[JobStory]:
                     entry.seq,
                     entry.generation,
                     entry.cause,
+                    entry.config_offset,
                 )
             )
             if isinstance(event, ev.JobForgotten):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import threading
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 OFFSETS_TIMEOUT_S: Final = 8.0
 """For send_offsets: the coordinator may be moving. Below the transaction time-out of 10 s."""
+
+OFFSETS_MARGIN_S: Final = 1.0
+"""Past that time-out the call is left alone: librdkafka can overlook it for ever, see `_offsets_within_bounds`."""
 
 COMMIT_TIMEOUT_S: Final = 8.0
 """For one try of commit; retriable ends are tried again."""
@@ -304,22 +308,38 @@ class KafkaCommitter:
         if error.code() not in _PURGED_CODES:
             return error
         try:
-            self._producer.send_offsets_to_transaction(
-                _offsets(transaction), group_metadata(transaction.membership), OFFSETS_TIMEOUT_S
-            )
-        except KafkaException as refusal:
-            cause: KafkaError = refusal.args[0]
-            return cause
+            self._offsets_within_bounds(transaction)
+        except _StepError as refusal:
+            return refusal.error
         return error
 
     def _send_offsets(self, transaction: Transaction) -> None:
         self._steps.before("offsets")
-        try:
-            self._producer.send_offsets_to_transaction(
-                _offsets(transaction), group_metadata(transaction.membership), OFFSETS_TIMEOUT_S
-            )
-        except KafkaException as error:
-            raise _StepError(error.args[0]) from error
+        self._offsets_within_bounds(transaction)
+
+    def _offsets_within_bounds(self, transaction: Transaction) -> None:
+        """Send the offsets, in a thread that is left behind if the call outlives its own time-out.
+
+        librdkafka 2.16 does not look at that time-out while it waits for the group's coordinator (its issue 5456), and
+        waits for ever if it has dropped the broker that it remembers as such (its issue 5511). The producer that such a
+        call blocks takes no abort either, so it is given up for a new one.
+        """
+        producer, metadata = self._producer, group_metadata(transaction.membership)
+        failures: list[KafkaException] = []
+
+        def send() -> None:
+            try:
+                producer.send_offsets_to_transaction(_offsets(transaction), metadata, OFFSETS_TIMEOUT_S)
+            except KafkaException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=send, name="horolog-offsets", daemon=True)
+        thread.start()
+        thread.join(OFFSETS_TIMEOUT_S + OFFSETS_MARGIN_S)
+        if thread.is_alive():
+            raise _StepError(KafkaError(KafkaError._TIMED_OUT, "send_offsets did not return"))  # noqa: SLF001
+        if failures:
+            raise _StepError(failures[0].args[0]) from failures[0]
 
     def _commit(self) -> None:
         """Commit until the answer is final: aborting after a retriable time-out wedges the producer (facts A3)."""
@@ -368,6 +388,9 @@ class KafkaCommitter:
                 "transaction.timeout.ms": self._transaction_timeout_ms,
                 "retry.backoff.ms": 5,
                 "linger.ms": 0,
+                # Else it drops all brokers when all connections are down, and then the call of
+                # `_offsets_within_bounds` may hang. A new producer starts from the bootstrap servers anyway.
+                "metadata.recovery.strategy": "none",
                 "log_level": LIBRARY_LOG_LEVEL,
                 "queue.buffering.max.messages": PRODUCER_QUEUE_MESSAGES_MAX,
             }

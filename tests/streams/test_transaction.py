@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import pytest
-from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec, ResourceType
 
 from schemas.config import Settings, load_settings
@@ -201,6 +201,55 @@ def test_a_fenced_producer_ends_unknown_and_works_again_when_renewed(
     assert committer.commit(transaction(settings, group.membership(), value=b"new")).outcome is Outcome.COMMITTED
     values = [value for _, key, value in visible(settings) if key == b"s|j"]
     assert values == [b"new", b"v", b"new", b"v"]
+
+
+class Hanging:
+    """A producer whose send_offsets overlooks its time-out, and which takes no call meanwhile (librdkafka 5511)."""
+
+    def __init__(self, real: Producer) -> None:
+        self._real = real
+        self.let_go = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def send_offsets_to_transaction(self, *_: object) -> None:
+        self.let_go.wait()
+
+    def abort_transaction(self, *_: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._CONFLICT))
+
+
+def test_a_call_that_overlooks_its_time_out_costs_the_producer_and_not_the_owner(
+    settings: Settings, group: Group, committer: KafkaCommitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = committer._producer
+    hanging = Hanging(real)
+    with monkeypatch.context() as patch:
+        patch.setattr("streams.transaction.OFFSETS_TIMEOUT_S", 0.1)
+        patch.setattr("streams.transaction.OFFSETS_MARGIN_S", 0.1)
+        committer._producer = hanging  # type: ignore[assignment]
+        end = committer.commit(transaction(settings, group.membership(), value=b"hung"))
+    assert (end.outcome, end.producer_lost) == (Outcome.UNKNOWN, True)
+    assert "did not return" in end.reason
+    committer.renew()
+    assert committer.commit(transaction(settings, group.membership(), value=b"new")).outcome is Outcome.COMMITTED
+    hanging.let_go.set()
+    assert [value for _, key, value in visible(settings) if key == b"s|j"] == [b"new", b"new"]
+
+
+def test_a_producer_keeps_the_brokers_that_it_knows_while_it_reaches_none(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs: list[dict[str, Any]] = []
+
+    def told(config: dict[str, Any]) -> Producer:
+        configs.append(config)
+        return Producer(config)
+
+    monkeypatch.setattr("streams.transaction.Producer", told)
+    KafkaCommitter(settings.kafka.client_config(), settings.kafka.namespace + "k", transaction_timeout_ms=10_000)
+    assert [config["metadata.recovery.strategy"] for config in configs] == ["none"]
 
 
 def test_a_record_that_the_client_refuses_poisons_the_batch_and_nothing_else(

@@ -30,6 +30,7 @@ from tests.chaos.harness.cluster import CHECKOUT, Cluster
 from tests.chaos.harness.driver import Driver, Load
 from tests.chaos.harness.gateway_faults import Fleet, GatewayFaults, returned
 from tests.chaos.harness.healing import Healing
+from tests.chaos.harness.log_faults import LogFaults
 from tests.chaos.harness.network_faults import NetworkFaults
 from tests.chaos.harness.results import append, measure, versions
 from tests.chaos.harness.verdict import judge
@@ -90,15 +91,15 @@ def campaign(broker: Broker, root: Path, chosen: argparse.Namespace) -> int:
         faults.kinds |= BrokerFaults(faults, broker, healing).kinds
         faults.kinds |= NetworkFaults(faults, broker, healing).kinds
         fleet = stack.enter_context(Fleet(cluster, driver, seed=chosen.seed))
-        gateway_faults = GatewayFaults(faults, fleet)
-        faults.kinds |= gateway_faults.kinds
+        gateway_faults, log_faults = GatewayFaults(faults, fleet), LogFaults(faults)
+        faults.kinds |= gateway_faults.kinds | log_faults.kinds
         kinds = [kind for kind in faults.kinds if not chosen.kinds or kind in chosen.kinds.split(",")]
         weights = [SHARES.get(kind, 1.0) for kind in kinds]
         ends = time.monotonic() + chosen.seconds
         while time.monotonic() < ends:
             faults.kinds[rng.choices(kinds, weights)[0]]()
             faults.pause(CALM_S)
-        verdict = judge(cluster, fleet, heal_s=HEAL_S)
+        verdict = judge(cluster, fleet, heal_s=HEAL_S, archive=log_faults.archive)
         result = measure(
             verdict,
             faults.injected,
@@ -114,7 +115,10 @@ def campaign(broker: Broker, root: Path, chosen: argparse.Namespace) -> int:
         say(f"\ntraffic through gateways: {dict(fleet.load.did)}")
         for row in returned(verdict.view, gateway_faults.at_hand):
             say(f"died with a gateway: {row}")
-        return 0 if result.ok else 1
+        wrong = log_faults.wrong(verdict.view)
+        for line in wrong:
+            say(line)
+        return 0 if result.ok and not wrong else 1
 
 
 def tell(verdict: Verdict, result: Result) -> None:

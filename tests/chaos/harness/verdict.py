@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from streams.audit.journals import Fault, Journals
     from streams.audit.report import Report
+    from tests.chaos.harness.archive import Archive
     from tests.chaos.harness.cluster import Cluster
 
 KEPT: Final = "run.msgpack"
@@ -103,8 +104,8 @@ class Verdict(msgspec.Struct, kw_only=True):
         return sorted(late[job_id] for job_id, at_ms in due.items() if job_id in late and from_ms <= at_ms <= to_ms)
 
 
-def judge(cluster: Cluster, driver: Traffic, *, heal_s: float = HEAL_S) -> Verdict:
-    """Let workers catch up for `heal_s`, end everything and judge it."""
+def judge(cluster: Cluster, driver: Traffic, *, heal_s: float = HEAL_S, archive: Archive | None = None) -> Verdict:
+    """Let workers catch up for `heal_s`, end everything and judge it. `archive`: what the log may have lost by now."""
     threading.Event().wait(heal_s)
     driver.drain()
     for scheduler in cluster.schedulers:
@@ -113,8 +114,9 @@ def judge(cluster: Cluster, driver: Traffic, *, heal_s: float = HEAL_S) -> Verdi
     refused = frozenset(
         ("ledger", partition, offset) for line in cluster.refused() for partition, offset in line["markers"]
     )
+    archived = {} if archive is None else archive.end()
     view = LogView(
-        _records(reading.view),
+        _whole(_records(reading.view), [record for records in archived.values() for record in records]),
         committed=reading.view.committed,
         end_at_ms=reading.view.end_at_ms,
         refused=refused,
@@ -124,6 +126,11 @@ def judge(cluster: Cluster, driver: Traffic, *, heal_s: float = HEAL_S) -> Verdi
     kept = (_records(view), dict(view.committed), view.end_at_ms, sorted(view.refused), driver.journals, faults)
     (cluster.root / KEPT).write_bytes(msgspec.msgpack.encode(kept))
     return Verdict(report=report, view=view, stale_refused=cluster.stale_refused(), hidden=sum(reading.hidden.values()))
+
+
+def _whole(present: list[LogRecord], archived: list[LogRecord]) -> list[LogRecord]:
+    there = {(record.topic, record.partition, record.offset) for record in present}
+    return [*present, *(record for record in archived if (record.topic, record.partition, record.offset) not in there)]
 
 
 def _records(view: LogView) -> list[LogRecord]:

@@ -5,6 +5,7 @@ Every log line has a stable `event` name with structured fields; every metric is
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -22,7 +23,7 @@ from streams.core.events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from streams.batch import Batch
     from streams.core.envelopes import HistoryEntry
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 _LATENESS_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 3600)
 _COMMIT_BUCKETS: Final = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.5, 1, 4, 10)
+
+PROGRESS_EVERY_S: Final = 2.0
+"""Between two lines about one recovery; one that is quicker has none but its end."""
 
 METRICS: Final = {
     "horolog_due_lateness_seconds": "Scheduled instant to grant, first attempts only.",
@@ -45,6 +49,7 @@ METRICS: Final = {
     "horolog_transactions_failed_total": "Transactions that did not commit, by outcome.",
     "horolog_partition_owned": "1 for each partition that this process acts for.",
     "horolog_recovery_remaining_records": "Ledger records still to be read, by partition.",
+    "horolog_recovery_restored_records": "Ledger records that the take-over has read so far, by partition.",
     "horolog_quarantined_jobs_total": "Jobs set aside because deciding about them failed.",
     "horolog_dead_letters_total": "Inputs that could not be read or accepted, by code.",
     "horolog_clock_skew_seconds": "This machine's wall clock minus the broker's, the largest over the partitions.",
@@ -67,6 +72,7 @@ class SchedulerMetrics:
         self.failed = self._counter("horolog_transactions_failed_total", "outcome")
         self.owned = self._gauge("horolog_partition_owned", "partition")
         self.remaining = self._gauge("horolog_recovery_remaining_records", "partition")
+        self.restored = self._gauge("horolog_recovery_restored_records", "partition")
         self.quarantined = self._counter("horolog_quarantined_jobs_total")
         self.dead_letters = self._counter("horolog_dead_letters_total", "code")
         self.skew = self._gauge("horolog_clock_skew_seconds")
@@ -84,8 +90,17 @@ class SchedulerMetrics:
 class ObservedOwner:
     """The owner's events as log lines and metrics."""
 
-    def __init__(self, metrics: SchedulerMetrics, *, skew_alert_ms: int) -> None:
+    def __init__(
+        self,
+        metrics: SchedulerMetrics,
+        *,
+        skew_alert_ms: int,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`skew_alert_ms`: scheduler.clock_skew_alert_ms."""
+        self._monotonic_s = monotonic_s
+        self._told_s: dict[int, float] = {}
+        """When each partition's recovery was last told in the log."""
         self._skew_alert_ms = skew_alert_ms
         self._skewed = False
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("horolog.scheduler")
@@ -108,12 +123,18 @@ class ObservedOwner:
 
     def recovering(self, progress: Progress) -> None:
         """A take-over has read a part of the ledger."""
-        left = max(0, progress.end - progress.offset)
-        self._metrics.remaining.labels(str(progress.partition)).set(left)
+        partition, restored, total = progress.partition, progress.restored, progress.total
+        self._metrics.restored.labels(str(partition)).set(restored)
+        self._metrics.remaining.labels(str(partition)).set(max(0, total - restored))
+        now_s = self._monotonic_s()
+        if now_s - self._told_s.setdefault(partition, now_s) >= PROGRESS_EVERY_S:
+            self._told_s[partition] = now_s
+            self._log.info("recovery_progress", partition=partition, restored=restored, total=total)
 
     def ready(self, partitions: Sequence[int], took_ms: float) -> None:
         """Partitions were taken over and may act after their first commit."""
         for partition in partitions:
+            self._told_s.pop(partition, None)
             self._metrics.remaining.labels(str(partition)).set(0)
             self._metrics.owned.labels(str(partition)).set(1)
         self._log.info("partitions_ready", partitions=[*partitions], took_ms=round(took_ms, 1))

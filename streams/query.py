@@ -183,9 +183,9 @@ class QueryServer:
         return _json({"live": True})
 
     async def _ready(self, _: web.Request) -> web.Response:
-        """200 when every assigned partition is recovered; the body says which is not, and how far it is."""
+        """200 when every assigned partition is recovered; else the body says how many records of how many are read."""
         recovering = {
-            str(partition): {"offset": progress.offset, "end": progress.end} if progress else {}
+            str(partition): {"restored": progress.restored, "total": progress.total} if progress else {}
             for partition, progress in self._owner.recovering.items()
         }
         owned = sorted(shard.partition for shard in self._active())

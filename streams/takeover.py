@@ -60,11 +60,22 @@ class _Marked(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far the reading is, for /readyz and people."""
+    """How far the reading of one partition's ledger is, in offsets: for /readyz, metrics and the log."""
 
     partition: int
+    start: int
     offset: int
     end: int
+
+    @property
+    def restored(self) -> int:
+        """Records that are in the store now; what compaction and markers left of the offsets counts along."""
+        return self.offset - self.start
+
+    @property
+    def total(self) -> int:
+        """Records that this take-over has to read."""
+        return self.end - self.start
 
 
 class Takeover:
@@ -171,7 +182,7 @@ class Takeover:
         for chunk in self._log.read_ledger(start, ends, self._still_current):
             for partition, records in _by_partition(chunk, stores).items():
                 markers[partition] = self._load(stores[partition], records, markers[partition])
-                self._progress(Progress(partition, records[-1].offset + 1, ends[partition]))
+                self._progress(Progress(partition, start[partition], records[-1].offset + 1, ends[partition]))
         if not self._still_current():
             return None
         return {

@@ -68,10 +68,26 @@ def test_skipped_occurrences_are_counted_one_by_one(rig: Any, make_job: Any) -> 
     assert (sample(metrics, "horolog_runs_skipped_total", reason="catch_up") or 0) >= 2
 
 
+def test_a_recovery_is_told_in_the_log_every_two_seconds_and_a_quick_one_not() -> None:
+    clock = [0.0]
+    observed = ObservedOwner(SchedulerMetrics(), skew_alert_ms=1_000, monotonic_s=lambda: clock[0])
+    told = []
+    with structlog.testing.capture_logs() as lines:
+        for now_s, offset in ((0.0, 20), (1.9, 30), (2.0, 40), (3.9, 50), (4.1, 60)):
+            clock[0] = now_s
+            observed.recovering(Progress(3, 10, offset, 100))
+        observed.ready([3], 4_200.0)
+        clock[0] = 9.0
+        observed.recovering(Progress(3, 100, 110, 120))  # another one, that has just begun
+        told = [line for line in lines if line["event"] == "recovery_progress"]
+    assert [(line["partition"], line["restored"], line["total"]) for line in told] == [(3, 30, 90), (3, 50, 90)]
+
+
 def test_partitions_show_who_owns_them_and_how_far_recovery_is() -> None:
     metrics = SchedulerMetrics()
     observed = ObservedOwner(metrics, skew_alert_ms=1_000)
-    observed.recovering(Progress(3, 40, 100))
+    observed.recovering(Progress(3, 10, 40, 100))
+    assert sample(metrics, "horolog_recovery_restored_records", partition="3") == 30
     assert sample(metrics, "horolog_recovery_remaining_records", partition="3") == 60
     observed.ready([3], 5.0)
     assert sample(metrics, "horolog_recovery_remaining_records", partition="3") == 0

@@ -500,7 +500,7 @@ async def test_a_wall_clock_that_is_far_from_the_brokers_is_told_after_each_comm
 async def test_a_take_over_that_is_given_up_says_no_more_how_far_it_is(owned: Any) -> None:
     await owned.assign(0)
     await owned.active(0)
-    owned.owner._progressed(owned.owner._epoch - 1, Progress(1, 5, 10))
+    owned.owner._progressed(owned.owner._epoch - 1, Progress(1, 0, 5, 10))
     assert owned.owner.recovering == {}
 
 

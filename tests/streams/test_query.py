@@ -188,9 +188,9 @@ async def test_a_job_that_cannot_be_read_is_told_as_such(service: Service, monke
 async def test_the_process_is_ready_when_all_its_partitions_act(service: Service) -> None:
     assert await service.get("/livez") == (200, {"live": True})
     assert await service.get("/readyz") == (200, {"ready": True, "owned": [0], "recovering": {}})
-    service.owner.recovering = {1: Progress(1, 40, 100)}
+    service.owner.recovering = {1: Progress(1, 10, 40, 100)}
     status, body = await service.get("/readyz")
-    assert (status, body["recovering"]) == (503, {"1": {"offset": 40, "end": 100}})
+    assert (status, body["recovering"]) == (503, {"1": {"restored": 30, "total": 90}})
     service.owner.recovering = {1: None}
     assert (await service.get("/readyz"))[1]["recovering"] == {"1": {}}
 

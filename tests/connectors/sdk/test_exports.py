@@ -18,6 +18,7 @@ EXPORTS = [
     "Backfill",
     "Skipped",
     "BulkItem",
+    "Calendar",
     "BulkChange",
     "BackfillProgress",
     "Client",

@@ -96,6 +96,7 @@ TABLE: dict[str, list[Use]] = {
                 "next_from": AT,
                 "next_until": AT,
                 "consistency": ["a", "b"],
+                "calendar": "c",
             }
             | PAGED,
         )
@@ -192,6 +193,16 @@ TABLE: dict[str, list[Use]] = {
     "put_queues_queue": [
         Use("put_queue", ("q",), {"max_running": 1, "max_lease_rate_per_second": 1, "description": "d", "version": 1})
     ],
+    "get_calendars": [Use("list_calendars", (), PAGED)],
+    "get_calendars_calendar": [Use("get_calendar", ("c",))],
+    "put_calendars_calendar": [
+        Use(
+            "put_calendar",
+            ("c",),
+            {"dates": ["2027-12-25"], "rules": ["* * 1 1 *"], "time_zone": "UTC", "description": "d", "version": 1},
+        )
+    ],
+    "delete_calendars_calendar": [Use("delete_calendar", ("c",), {"force": True, "version": 1})],
     "get_tenants_tenant": [Use("get_tenant", ("t",))],
     "put_tenants_tenant": [
         Use("put_tenant", ("t",), {"pending_cap": 1, "max_lease_rate_per_second": 1, "weight": 1, "version": 1})
@@ -211,6 +222,7 @@ NOT_SENT: dict[str, set[str]] = {
     "patch_jobs_job_id": {"jobId"},
 }
 NOT_READ: dict[str, set[str]] = {
+    "delete_calendars_calendar": {"state"},  # deleted, or an error was raised
     "post_queues_queue_lease": {"requestId"},  # what the caller sent
     "get_jobs_job_id_backfills": {"jobId"},  # the same
 }

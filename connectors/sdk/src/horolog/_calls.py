@@ -18,6 +18,7 @@ from horolog._types import (
     Backfill,
     BackfillProgress,
     BulkChange,
+    Calendar,
     Explanation,
     ItemResult,
     Job,
@@ -291,6 +292,7 @@ def list_jobs(
     next_from: dt.datetime | None = None,
     next_until: dt.datetime | None = None,
     consistency: str | Sequence[str] | None = None,
+    calendar: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Page[Job]]:
@@ -300,7 +302,7 @@ def list_jobs(
     """
     pairs: list[tuple[str, Any]] = [("queue", queue), ("state", state), ("namePrefix", name_prefix), ("text", text)]
     pairs += [("label", f"{key}:{value}") for key, value in (labels or {}).items()]
-    pairs += [("nextFrom", next_from), ("nextUntil", next_until), *_tokens(consistency)]
+    pairs += [("nextFrom", next_from), ("nextUntil", next_until), ("calendar", calendar), *_tokens(consistency)]
     pairs += [("limit", limit), ("cursor", cursor)]
     return Call("GET", _query("/v1/jobs", pairs), _page(Job, "jobs"))
 
@@ -615,6 +617,44 @@ def put_queue(
     """Create a queue or replace its settings: what is left out goes back to its default. `version` guards."""
     body = _given(maxRunning=max_running, maxLeaseRatePerSecond=max_lease_rate_per_second, description=description)
     return Call("PUT", _path("queues", queue), _one(Queue), body, _headers(version=version))
+
+
+def put_calendar(
+    name: str,
+    *,
+    dates: Sequence[str | dt.date] = (),
+    rules: Sequence[str] = (),
+    time_zone: str = "UTC",
+    description: str = "",
+    version: int | None = None,
+) -> Call[Calendar]:
+    """Create an exclusion calendar or replace it whole. `version` guards against others' edits.
+
+    `dates` are local dates; `rules` five cron fields, whose minutes are excluded, or an RRULE, whose days are.
+    """
+    days = [day.isoformat() if isinstance(day, dt.date) else day for day in dates]
+    body = _given(dates=days, rules=list(rules), timeZone=time_zone, description=description)
+    return Call("PUT", _path("calendars", name), _one(Calendar), body, _headers(version=version))
+
+
+def get_calendar(name: str) -> Call[Calendar]:
+    """Return an exclusion calendar."""
+    return Call("GET", _path("calendars", name), _one(Calendar))
+
+
+def list_calendars(*, limit: int | None = None, cursor: str | None = None) -> Call[Page[Calendar]]:
+    """Return one page of the tenant's calendars, by name."""
+    pairs = [("limit", limit), ("cursor", cursor)]
+    return Call("GET", _query("/v1/calendars", pairs), _page(Calendar, "calendars"))
+
+
+def delete_calendar(name: str, *, force: bool = False, version: int | None = None) -> Call[Calendar]:
+    """Delete a calendar that no job names; with `force` any: its jobs then run as if it excluded nothing.
+
+    Of what is returned, only name and last version are set.
+    """
+    path = _query(_path("calendars", name), [("force", "true" if force else None)])
+    return Call("DELETE", path, _one(Calendar), None, _headers(version=version))
 
 
 def get_tenant(tenant: str) -> Call[Tenant]:

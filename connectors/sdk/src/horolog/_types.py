@@ -306,6 +306,21 @@ class Queue:
 
 
 @dataclass(frozen=True)
+class Calendar:
+    """An exclusion calendar: jobs that name it do not run on its dates, nor where one of its rules matches."""
+
+    name: str
+    tenant: str = "default"
+    version: int = 0
+    time_zone: str = "UTC"
+    dates: tuple[str, ...] = field(default=(), metadata=_TUPLE)
+    rules: tuple[str, ...] = field(default=(), metadata=_TUPLE)
+    description: str = ""
+    updated_at: dt.datetime | None = field(default=None, metadata=_TIME)
+    updated_by: str = ""
+
+
+@dataclass(frozen=True)
 class Tenant:
     """A tenant's limits; `None` means the service's default."""
 

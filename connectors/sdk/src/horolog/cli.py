@@ -13,7 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from horolog._cli import apply, explain, export, import_jobs, jobs, queues, runs, worker
+from horolog._cli import apply, calendars, explain, export, import_jobs, jobs, queues, runs, worker
 from horolog._cli.exits import EPILOG, FAILED, USAGE, CliError
 from horolog._cli.options import Leaves, common_options
 from horolog._cli.screen import Screen
@@ -36,7 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     leaves = Leaves(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
-    for module in (jobs, runs, queues, apply, export, import_jobs, explain, worker):
+    for module in (jobs, runs, queues, calendars, apply, export, import_jobs, explain, worker):
         module.add(leaves)
     return parser
 

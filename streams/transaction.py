@@ -391,6 +391,7 @@ class KafkaCommitter:
                 # Else it drops all brokers when all connections are down, and then the call of
                 # `_offsets_within_bounds` may hang. A new producer starts from the bootstrap servers anyway.
                 "metadata.recovery.strategy": "none",
+                "error_cb": _told_by_the_calls,
                 "log_level": LIBRARY_LOG_LEVEL,
                 "queue.buffering.max.messages": PRODUCER_QUEUE_MESSAGES_MAX,
             }
@@ -398,6 +399,14 @@ class KafkaCommitter:
         producer.init_transactions(ABORT_TIMEOUT_S)
         self._transactional_id = transactional_id
         return producer
+
+
+def _told_by_the_calls(error: KafkaError) -> None:
+    """Ignore it: the call that fails tells the same.
+
+    Without this function the client raises a fatal error inside `flush`, between delivery callbacks, and the first of
+    them that calls anything ends in a SystemError that nobody expects.
+    """
 
 
 def _offsets(transaction: Transaction) -> list[TopicPartition]:

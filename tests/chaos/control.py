@@ -10,6 +10,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.chaos.harness import clock
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -58,7 +60,8 @@ class Control:
 
     def write(self, what: str, **fields: object) -> None:
         """Add a line to the journal; it is with the kernel when this returns."""
-        line = {"what": what, "at_ms": time.time_ns() // 1_000_000, "pid": os.getpid(), **fields}
+        at_ms = (time.time_ns() - clock.offset_ns()) // 1_000_000  # the machine's, whatever this process believes
+        line = {"what": what, "at_ms": at_ms, "pid": os.getpid(), **fields}
         self._journal.write(json.dumps(line) + "\n")
 
     def _read(self) -> None:

@@ -26,6 +26,8 @@ from tests.chaos.figures import table, totals
 from tests.chaos.harness.broker import Broker
 from tests.chaos.harness.broker_faults import BrokerFaults
 from tests.chaos.harness.campaign import Campaign
+from tests.chaos.harness.clock import Clocks, build_shim
+from tests.chaos.harness.clock_faults import ClockFaults
 from tests.chaos.harness.cluster import CHECKOUT, Cluster
 from tests.chaos.harness.driver import Driver, Load
 from tests.chaos.harness.gateway_faults import Fleet, GatewayFaults, returned
@@ -77,10 +79,12 @@ def campaign(broker: Broker, root: Path, chosen: argparse.Namespace) -> int:
     rng = random.Random(chosen.seed)  # noqa: S311 - repeatable
     session = {"scheduler.session_timeout_ms": str(chosen.session_ms)}
     ways = [door.address for door in broker.doors]
+    clocks = Clocks(root / "clocks", build_shim(root / "clocks"))
+    say(f"clocks of schedulers: {clocks.shim or 'Python code only, no C compiler here'}")
     name = f"chaos{uuid.uuid4().hex[:8]}."
     with (
         ExitStack() as stack,
-        Cluster(broker.bootstrap_servers, name, root, scheduler=session, ways=ways, say=say) as cluster,
+        Cluster(broker.bootstrap_servers, name, root, scheduler=session, ways=ways, clocks=clocks, say=say) as cluster,
     ):
         schedulers = [cluster.add() for _ in range(chosen.schedulers)]
         cluster.wait_whole(*schedulers)
@@ -90,6 +94,7 @@ def campaign(broker: Broker, root: Path, chosen: argparse.Namespace) -> int:
         healing = Healing(cluster)
         faults.kinds |= BrokerFaults(faults, broker, healing).kinds
         faults.kinds |= NetworkFaults(faults, broker, healing).kinds
+        faults.kinds |= ClockFaults(faults, healing, clocks).kinds
         fleet = stack.enter_context(Fleet(cluster, driver, seed=chosen.seed))
         gateway_faults, log_faults = GatewayFaults(faults, fleet), LogFaults(faults)
         faults.kinds |= gateway_faults.kinds | log_faults.kinds

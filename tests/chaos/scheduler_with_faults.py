@@ -15,17 +15,16 @@ flush), so that tests can show what each is for.
 
 `CHAOS_FILE_BYTES_MAX` lets no file grow beyond so many bytes, as a full disk would: writing then fails with EFBIG.
 `CHAOS_SCHEMA=newer` makes it write the next version of every record (tests/chaos/newer_schema.py).
+Its wall clock can be set from outside (tests/chaos/harness/clock.py); the journal keeps the machine's.
 
-SIGUSR1 makes it write all its stacks to its log. It ends when the process that started it ends, however that happens
-(Linux).
+SIGUSR1 makes it write all its stacks to its log, which is Faust's own doing. It ends when the process that started it
+ends, however that happens (Linux).
 """
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import resource
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +36,7 @@ from streams import app, membership, transaction
 from streams.transaction import FLUSH_TIMEOUT_S, OFFSETS_TIMEOUT_S, KafkaCommitter, Outcome, _StepError
 from tests.chaos import newer_schema
 from tests.chaos.control import Control, end_with_parent
+from tests.chaos.harness import clock
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -122,13 +122,13 @@ def _lingering(config: dict[str, Any]) -> Producer:
 def main(directory: Path) -> int:
     """Run a scheduler under control."""
     end_with_parent()
+    clock.patched()
     file_bytes_max = int(os.environ.get("CHAOS_FILE_BYTES_MAX", "0"))
     if file_bytes_max:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     newer_schema.know()
     if os.environ.get("CHAOS_SCHEMA") == "newer":
         newer_schema.write()
-    faulthandler.register(signal.SIGUSR1)  # all stacks go to the log: what a process that stands still waits for
     control = Control(directory)
     if "flush" in os.environ.get("CHAOS_WITHOUT", ""):
         # Without linger the records mostly leave by themselves before the offsets do; the guard is against "mostly".

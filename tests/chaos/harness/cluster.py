@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from schemas.config import Settings
+    from tests.chaos.harness.clock import Clocks
 
 CHECKOUT: Final = Path(__file__).resolve().parents[3]
 PROGRAM: Final = CHECKOUT / "tests" / "chaos" / "scheduler_with_faults.py"
@@ -214,12 +215,13 @@ class Cluster:
         partitions: int = 6,
         scheduler: Mapping[str, str] | None = None,
         ways: Sequence[str] = (),
+        clocks: Clocks | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`scheduler`: further settings by their names, as text. `say` hears every fault as it happens.
 
         `ways`: the bootstrap address of each scheduler, in the order in which they are added; the last is the
-        gateway's.
+        gateway's. `clocks`: the wall clocks of schedulers, which tests set.
         """
         self.environment = {
             "PATH": "/usr/bin:/bin",
@@ -241,6 +243,7 @@ class Cluster:
         }
         self.settings: Settings = load_settings(env=self.environment)
         self._ways = tuple(ways)
+        self._clocks = clocks
         self.partitions = partitions
         self.root = root
         self.schedulers: list[Scheduler] = []
@@ -263,6 +266,8 @@ class Cluster:
         name = f"s{len(self.schedulers) + 1}"
         directory = self.root / name
         own = {env_name("scheduler.data_dir"): str(data_dir or directory / "data"), "CHAOS_WITHOUT": without}
+        if self._clocks is not None:
+            own |= self._clocks.environment(name)
         if self._ways:
             own[env_name("kafka.bootstrap_servers")] = self._ways[len(self.schedulers)]
         environment = self.environment | own

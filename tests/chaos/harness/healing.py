@@ -6,6 +6,8 @@ would start it again, and so does the harness, counted.
 
 from __future__ import annotations
 
+import signal
+import threading
 import urllib.request
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +25,10 @@ HEAL_TIMEOUT_S: Final = 120.0
 COMMITS: Final = 3
 """By each owner after all partitions are owned: one may have been under way."""
 
+STACKS_S: Final = 1.0
+"""For a process to write its stacks down."""
+
+LINES_TOLD: Final = 80
 COMPLAINTS: Final = ("transaction_failed", "broker_unreachable")
 
 
@@ -74,7 +80,16 @@ class Healing:
                 commits(owner) >= before[owner] + COMMITS or commits(owner) < before[owner] for owner in owners
             )
 
-        assert wait_until(commit, HEAL_TIMEOUT_S), {owner.name: commits(owner) for owner in before}
+        if not wait_until(commit, HEAL_TIMEOUT_S):
+            raise AssertionError(
+                f"owners do not commit: { {o.name: commits(o) for o in before} }\n{self._stacks(running)}"
+            )
+
+    def _stacks(self, running: Sequence[Scheduler]) -> str:
+        for scheduler in running:
+            scheduler.signal(signal.SIGUSR1)
+        threading.Event().wait(STACKS_S)
+        return "\n".join(f"--- {s.name}\n" + "\n".join(map(str, s.log()[-LINES_TOLD:])) for s in running)
 
     def revive(self, running: Sequence[Scheduler]) -> None:
         """Start again what ended itself."""

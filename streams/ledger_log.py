@@ -230,7 +230,18 @@ class KafkaLedgerLog:
         if not asked:
             return {}
         answers = self._admin.list_offsets(asked, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S)
-        return {partition.partition: answer.result().offset for partition, answer in answers.items()}
+        return {partition.partition: _known(partition, answer.result().offset) for partition, answer in answers.items()}
+
+
+def _known(partition: TopicPartition, offset: int) -> int:
+    """Refuse what is no offset: taken for the end of a ledger it would make an empty partition out of a full one.
+
+    Seen while leaders moved: the answer of a partition came without an error and with librdkafka's "invalid" (-1001).
+    """
+    if offset < 0:
+        reason = f"the end of {partition.topic}-{partition.partition} is not known yet (offset {offset})"
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, reason))
+    return offset
 
 
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call] # its stub lacks the types

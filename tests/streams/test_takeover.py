@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 
 from schemas.config import Settings, load_settings
 from schemas.topics import Topic, topic_name
@@ -114,6 +115,26 @@ def has_leaders(log: KafkaLedgerLog) -> bool:
     except KafkaException:
         return False
     return True
+
+
+@pytest.mark.parametrize("stable", [True, False])
+def test_an_end_that_is_no_offset_is_asked_again_and_never_believed(
+    log: Recording, monkeypatch: pytest.MonkeyPatch, *, stable: bool
+) -> None:
+    """While leaders move an answer may say -1001 and no error: as an end it would forget every job of the partition."""
+
+    def invalid(asked: Mapping[TopicPartition, Any], **_: Any) -> dict[TopicPartition, Future[Any]]:
+        answers: dict[TopicPartition, Future[Any]] = {partition: Future() for partition in asked}
+        for answer in answers.values():
+            answer.set_result(SimpleNamespace(offset=-1001))
+        return answers
+
+    monkeypatch.setattr(log._log, "_admin", SimpleNamespace(list_offsets=invalid))
+
+    with pytest.raises(KafkaException, match="ledger-0 is not known yet"):
+        log.ledger_ends([0], stable=stable)
+    with pytest.raises(KafkaException, match="commands-0 is not known yet"):
+        log.input_ends([0])
 
 
 class Predecessor:

@@ -1,11 +1,10 @@
 /* Shifts the wall clock of one process by what a file says; the monotonic clock stays. For LD_PRELOAD.
  *
  * CHAOS_CLOCK names a file of three native 64-bit integers: an offset in nanoseconds, a rate in parts per billion, and
- * the monotonic instant in nanoseconds from which the rate counts (tests/chaos/harness/clock.py writes them). A wait until
- * an instant of the wall clock is shifted back, since the kernel's clock stays as it was; one that is under way when the
- * clock is stepped still ends when it would have.
+ * the monotonic instant in nanoseconds from which the rate counts (tests/chaos/harness/clock.py writes them).
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -13,10 +12,12 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
 #define SECOND 1000000000LL
+#define SLICE 20000000LL
 /* No machine has been up for thirty years: what is later is an instant of the wall clock. */
 #define WALL_FROM_S 946684800LL
 
@@ -77,9 +78,27 @@ time_t time(time_t *at) {
     return seconds;
 }
 
+/* A wait until an instant of the wall clock. As in a kernel whose clock is set, it ends when that clock gets there: sooner
+ * or later than was meant, if the clock is stepped meanwhile. So it looks at the clock again every few milliseconds. */
+static int wait_until(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until) {
+    int64_t wanted = until->tv_sec * SECOND + until->tv_nsec;
+    for (;;) {
+        int64_t kernel = now(CLOCK_REALTIME), left = wanted - kernel - offset();
+        struct timespec slice = split(kernel + (left < SLICE ? left : SLICE));
+        int end = pthread_cond_clockwait(condition, mutex, CLOCK_REALTIME, &slice);
+        if (end != ETIMEDOUT || left <= SLICE)
+            return end;
+    }
+}
+
 int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until) {
     if (until->tv_sec < WALL_FROM_S)
         return pthread_cond_clockwait(condition, mutex, CLOCK_MONOTONIC, until);
-    struct timespec shifted = split(until->tv_sec * SECOND + until->tv_nsec - offset());
-    return pthread_cond_clockwait(condition, mutex, CLOCK_REALTIME, &shifted);
+    return wait_until(condition, mutex, until);
+}
+
+/* librdkafka waits with the condition variables of C11, which are those of POSIX in glibc. */
+int cnd_timedwait(cnd_t *condition, mtx_t *mutex, const struct timespec *until) {
+    int end = wait_until((pthread_cond_t *)condition, (pthread_mutex_t *)mutex, until);
+    return end == 0 ? thrd_success : end == ETIMEDOUT ? thrd_timedout : thrd_error;
 }

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 CHECKOUT: Final = Path(__file__).resolve().parents[3]
 PROGRAM: Final = CHECKOUT / "tests" / "chaos" / "scheduler_with_faults.py"
-READY_TIMEOUT_S: Final = 60.0
+READY_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 30.0
 ASK_TIMEOUT_S: Final = 1.0
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.chaos.harness.cluster import Cluster
 
-READY_TIMEOUT_S: Final = 60.0
+READY_TIMEOUT_S: Final = 120.0
 SDK_QUEUE: Final = "sdk"
 
 GatewayStep = Literal["request", "grant", "hand_out", "answer", "report", "reported"]

@@ -230,18 +230,15 @@ class KafkaLedgerLog:
         if not asked:
             return {}
         answers = self._admin.list_offsets(asked, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S)
-        return {partition.partition: _known(partition, answer.result().offset) for partition, answer in answers.items()}
-
-
-def _known(partition: TopicPartition, offset: int) -> int:
-    """Refuse what is no offset: taken for the end of a ledger it would make an empty partition out of a full one.
-
-    Seen while leaders moved: the answer of a partition came without an error and with librdkafka's "invalid" (-1001).
-    """
-    if offset < 0:
-        reason = f"the end of {partition.topic}-{partition.partition} is not known yet (offset {offset})"
-        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, reason))
-    return offset
+        offsets = {partition.partition: answer.result().offset for partition, answer in answers.items()}
+        unknown = sorted(partition for partition, offset in offsets.items() if offset < 0)
+        if unknown:
+            # Seen while leaders moved: the dead broker's partitions came without an error and with librdkafka's
+            # "invalid" (-1001). Taken for the end of a ledger, that would make an empty partition out of a full one.
+            self._admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S)  # so that the next question goes to new leaders
+            reason = f"the end of {topic}-{unknown[0]} is not known yet (offset {offsets[unknown[0]]})"
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, reason))
+        return offsets
 
 
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call] # its stub lacks the types

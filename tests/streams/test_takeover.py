@@ -129,12 +129,15 @@ def test_an_end_that_is_no_offset_is_asked_again_and_never_believed(
             answer.set_result(SimpleNamespace(offset=-1001))
         return answers
 
-    monkeypatch.setattr(log._log, "_admin", SimpleNamespace(list_offsets=invalid))
+    refreshed: list[str] = []
+    admin = SimpleNamespace(list_offsets=invalid, list_topics=lambda topic, **_: refreshed.append(topic))
+    monkeypatch.setattr(log._log, "_admin", admin)
 
     with pytest.raises(KafkaException, match="ledger-0 is not known yet"):
         log.ledger_ends([0], stable=stable)
     with pytest.raises(KafkaException, match="commands-0 is not known yet"):
         log.input_ends([0])
+    assert len(refreshed) == 2
 
 
 class Predecessor:

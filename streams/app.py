@@ -25,6 +25,7 @@ from streams.data_slot import DataSlot
 from streams.demand_reader import DemandReader
 from streams.faust_app import connect, make_app
 from streams.ledger_log import KafkaLedgerLog
+from streams.limits_reader import LimitsReader
 from streams.membership import FaustMembership, check_layout
 from streams.observe import ObservedOwner, SchedulerMetrics
 from streams.offer_sender import OfferSender
@@ -38,7 +39,7 @@ from streams.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from schemas.config import Settings
-    from streams.core.envelopes import Demand
+    from streams.core.envelopes import Demand, OwnerView
     from streams.store.interface import Store, StoreIdentity
     from streams.transaction import Steps
 
@@ -118,6 +119,7 @@ class _Process:
         )
         self._owner.heard_config(*self._config.read_whole())
         self._reader = DemandReader(settings, client, self._heard)
+        self._limits = LimitsReader(settings, client, config=self._heard_limit, owner=self._heard_owner)
         self._queries = QueryServer(self._owner, self._metrics.registry, partitions=settings.topics.partitions)
 
     def run(self) -> int:
@@ -158,6 +160,9 @@ class _Process:
         """Run the owner's loop inside Faust's life; its failure is the process's end."""
         self._reader.start()
         self._config.start()
+        self._limits.start()
+        # Before anything is granted: a bound that is not known yet cannot be kept.
+        await asyncio.to_thread(self._limits.wait_caught_up)
         self._watchdog.start()
         beats = asyncio.get_running_loop().create_task(self._beat())
         try:
@@ -187,6 +192,14 @@ class _Process:
         with contextlib.suppress(RuntimeError):  # the loop has ended before its reader
             self._loop.call_soon_threadsafe(self._owner.heard_config, *heard)
 
+    def _heard_limit(self, key: str, value: bytes | None) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._owner.heard_limit, key, value)
+
+    def _heard_owner(self, partition: int, view: OwnerView | None) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._owner.heard_owner, partition, view)
+
     def _open_store(self, partition: int, identity: StoreIdentity, log_end: int) -> Store:
         path = self._slot.path / "stores" / str(partition)
         store, discarded = open_store(path, identity, time.time_ns() // 1_000_000, STORE_AGE_MAX_MS, log_end)
@@ -197,6 +210,7 @@ class _Process:
     def _close(self) -> None:
         self._reader.stop()
         self._config.stop()
+        self._limits.stop()
         self._sender.close()
         self._replies.close()
         self._committer.close()

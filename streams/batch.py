@@ -55,6 +55,8 @@ class Batch(msgspec.Struct):
     answers: dict[str, list[Answer]] = {}
     """Gateway id to its answers."""
     dead_letters: list[DeadLetter] = []
+    over_cap: int = 0
+    """How many of the dead letters are definitions beyond their tenant's cap; they hold no values."""
     parked: list[Parked] = []
     unparked: list[str] = []
     """Jobs whose parked requests were decided or forgotten."""

@@ -30,6 +30,7 @@ from streams.broker_clock import BrokerClocks
 from streams.core.envelopes import OwnerView
 from streams.demand import DemandTable
 from streams.inbox import SOURCES, Inbox
+from streams.limits import TELL_EVERY_MS, Limits
 from streams.membership import Membership, NoMembershipError
 from streams.owner_config import OwnerConfig
 from streams.sealing import Sealer
@@ -163,10 +164,14 @@ class Owner:
         self._tasks: set[asyncio.Task[None]] = set()
         self._next_commit_ms = 0.0
         self._next_offers_ms = 0.0
+        self._next_word_ms = 0.0
+        self._since_ms: dict[int, int] = {}
+        """Since when each partition is ours, by wall clock."""
         self._arrived_ms: dict[int, float] = {}
         """When the oldest input came that its shard has not looked at; what is held and missing here waits no more."""
         self.demand = DemandTable()
         self.config = OwnerConfig(runtime.look_at_config)
+        self.limits = Limits()
         self.shards: dict[int, Shard] = {}
         self.recovering: dict[int, Progress | None] = {}
         self.query_url = ""
@@ -212,6 +217,15 @@ class Owner:
     def heard_demand(self, demand: Demand) -> None:
         """Follow the free slots of a gateway."""
         self.demand.update(demand, self._runtime.monotonic_ms())
+        self._wake.set()
+
+    def heard_limit(self, key: str, value: bytes | None) -> None:
+        """Follow the limits in topic `config`."""
+        self.limits.heard_config(key, value)
+
+    def heard_owner(self, partition: int, view: OwnerView | None) -> None:
+        """Follow topic `owners`: what counts against limits elsewhere."""
+        self.limits.heard_owner(partition, view)
         self._wake.set()
 
     # --- the assignment ---
@@ -299,6 +313,8 @@ class Owner:
         now_ms = self._runtime.monotonic_ms()
         if now_ms >= self._next_commit_ms:
             self._share_out()
+            self._count(now_ms)
+            self._give_word(now_ms)
             batches = [batch for shard in self._taking_part(now_ms) if (batch := self._collect(shard, now_ms))]
             if self._alone and not batches:
                 self._alone.popleft()
@@ -310,6 +326,23 @@ class Owner:
             self._next_offers_ms = now_ms + OFFER_PAUSE_MS
             self._offer(now_ms)
         self._ask_for_ends()
+
+    def _count(self, now_ms: float) -> None:
+        """See what the limits leave."""
+        stores = {partition: shard.store for partition, shard in self.shards.items()}
+        self.limits.own_name = self._runtime.committer.transactional_id
+        self.limits.begin_turn(stores, now_ms, self._runtime.wall_ms())
+
+    def _give_word(self, now_ms: float) -> None:
+        """From time to time, have told what others must know of what counts against limits."""
+        if now_ms < self._next_word_ms:
+            return
+        self._next_word_ms = now_ms + TELL_EVERY_MS
+        self.limits.note_waiting()
+        for partition, shard in self.shards.items():
+            if shard.active and self.limits.has_news(partition, shard.store):
+                self._announce.add(partition)
+                shard.marker_wanted = True
 
     def _acting(self) -> list[Shard]:
         """Return the shards that may commit together in this turn."""
@@ -484,7 +517,9 @@ class Owner:
 
     def _offer(self, now_ms: float) -> None:
         self.demand.forget_silent(now_ms)
-        made = [offers for shard in self.shards.values() for offers in shard.offers(self.demand, now_ms)]
+        self._count(now_ms)  # anew: runs may have ended with the commit of this turn
+        demand = self.limits.within(self.demand)
+        made = [offers for shard in self.shards.values() for offers in shard.offers(demand, now_ms)]
         if made:
             self._runtime.send_offers(made)
 
@@ -512,6 +547,7 @@ class Owner:
         for partition, start in recovered.items():
             self.shards[partition] = self._shard(partition, start, sealer)
             self._announce.add(partition)
+            self._since_ms[partition] = self._runtime.wall_ms()
             _push(self._early.pop(partition).held, self.shards[partition].push)
         self.recovering = {}
         self._wake.set()
@@ -585,6 +621,7 @@ class Owner:
             last_marker_ms=start.last_marker_ms,
             absence=start.absence,
             config=self.config,
+            limits=self.limits,
         )
 
     def _still(self, epoch: int) -> bool:
@@ -634,13 +671,16 @@ class Owner:
         return Sealer(self._settings, membership, self._runtime.committer.transactional_id)
 
     def _owner_view(self, membership: Membership, partition: int) -> OwnerView:
+        pending, running = self.limits.word(partition, self.shards[partition].store)
         return OwnerView(
             partition=partition,
             generation=membership.generation,
             member_id=membership.member_id,
             transactional_id=self._runtime.committer.transactional_id,
             query_url=self.query_url,
-            since_ms=self._runtime.wall_ms(),
+            since_ms=self._since_ms[partition],
+            pending=pending,
+            running=running,
         )
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:

@@ -22,7 +22,7 @@ from streams.absence import NO_ABSENCE, Absence, after_gap
 from streams.batch import Batch, Known, Parked
 from streams.config_wait import ConfigWait
 from streams.core.commands import Define, Delete, Grant, Heartbeat, LeaseRun, Reply, Wake
-from streams.core.context import Context
+from streams.core.context import Context, Decision
 from streams.core.deadline import deadline_ms, upcoming
 from streams.core.decide import decide
 from streams.core.decide_schedule import is_outdated
@@ -39,6 +39,7 @@ from streams.core.wire import (
 )
 from streams.inbox import BYTES_MAX, RECORDS_MAX, SOURCES, Inbox, Input, Source
 from streams.lease_view import lease_view
+from streams.limits import Limits
 from streams.offer_book import LANES, LINE_HEAD_MAX, Candidate, Line, OfferBook
 from streams.owner_config import OwnerConfig
 from streams.sealing import Sealer, UnsealableError, index_header
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
     from streams.broker_clock import BrokerClock
     from streams.core.commands import AnyCommand
-    from streams.core.context import Decision
+    from streams.core.definition import Definition
     from streams.core.envelopes import CauseKind, CommandBatch, DeadLetterCode, LeaseView, Offers
     from streams.core.time import ZoneData
     from streams.demand import DemandTable
@@ -143,6 +144,7 @@ class Shard:
         last_marker_ms: int,
         absence: Absence = NO_ABSENCE,
         config: OwnerConfig | None = None,
+        limits: Limits | None = None,
     ) -> None:
         """`last_marker_ms`: LogAppendTime of the predecessor's last `m|` record; 0 in a new ledger."""
         self.partition = partition
@@ -159,6 +161,9 @@ class Shard:
         """An expiry waits for proof that all earlier commands were consumed; the owner asks the broker for the end."""
         self._known_end: tuple[int, int] | None = None
         self._newly_quarantined: list[tuple[str, str]] = []
+        self.marker_wanted = False
+        """The owner has something to tell of this partition, and nothing else may come to commit."""
+        self._limits = limits or Limits()
         self._sealer = sealer
         self._settings = settings
         self._zone_data = zone_data
@@ -217,7 +222,8 @@ class Shard:
             return None
         while True:
             batch = self._decide_batch(self._timers, self.clock.now_ms(monotonic_ms))
-            if not batch.visible and batch.now_ms - self._last_marker_ms < self._settings.idle_marker_ms:
+            quiet = not batch.visible and not self.marker_wanted
+            if quiet and batch.now_ms - self._last_marker_ms < self._settings.idle_marker_ms:
                 self._settle(batch)
                 return None
             try:
@@ -273,6 +279,7 @@ class Shard:
             now_ms=wall_ms,
         )
         self._last_marker_ms = receipt.log_append_ms
+        self.marker_wanted = False
         self._settle(batch)
         self._decisions_max = min(self._settings.decisions_max, self._decisions_max * 2)
 
@@ -320,7 +327,7 @@ class Shard:
         self._timers.expire(now_ms)
         if not self._config_wait.may_act(now_ms):
             return False
-        idle = now_ms - self._last_marker_ms >= self._settings.idle_marker_ms
+        idle = self.marker_wanted or now_ms - self._last_marker_ms >= self._settings.idle_marker_ms
         return idle or bool(self._timers.backlog) or self._is_sweeping
 
     def next_collect_ms(self) -> int:
@@ -328,7 +335,7 @@ class Shard:
         waits_until_ms = self._config_wait.until_ms
         if not self._config_wait.acting:
             return waits_until_ms or 0
-        if self._is_sweeping:
+        if self.marker_wanted or self._is_sweeping:
             return 0
         idle_at_ms = self._last_marker_ms + self._settings.idle_marker_ms
         timer_at_ms = None if self._timers is None else self._timers.next_at_ms()
@@ -370,7 +377,7 @@ class Shard:
     # --- deciding ---
 
     def _decide_inputs(self, batch: Batch, context: Context) -> None:
-        while self._has_room(batch) and len(batch.dead_letters) < DEAD_LETTERS_MAX:
+        while self._has_room(batch) and len(batch.dead_letters) - batch.over_cap < DEAD_LETTERS_MAX:
             if not self._config_wait.may_take(context.now_ms):
                 return
             taken = self.inbox.take(1)
@@ -437,6 +444,10 @@ class Shard:
             return True
         if command is None:
             return False
+        if isinstance(command, Define) and self._is_over_cap(batch, command.definition):
+            batch.decisions += 1
+            self._refuse_over_cap(batch, item, command.definition.tenant)
+            return True
         batch.decisions += 1
         reply = self._decide_one(batch, command, self._cause("definition", command, item), context)
         if isinstance(reply, Reply) and reply.code == "not_found":
@@ -482,6 +493,24 @@ class Shard:
             actor="job-definitions",
         )
 
+    def _is_over_cap(self, batch: Batch, definition: Definition) -> bool:
+        """Tell whether a definition makes a new job for which its tenant has no place left."""
+        if self._limits.pending_cap(definition.tenant) is None:
+            return False
+        try:
+            job = self._current(batch, definition.job_id)
+        except Exception:  # noqa: BLE001 - a state that cannot be read: its decision sets the job aside
+            return False
+        is_new = job is None or job.state.status == "deleted"
+        return is_new and not self._limits.admits(definition.tenant)
+
+    def _refuse_over_cap(self, batch: Batch, item: Input, tenant: str) -> None:
+        """Leave a small dead letter: a flood may be refused at the rate of the decisions, as it would be accepted."""
+        batch.over_cap += 1
+        cap = self._limits.pending_cap(tenant)
+        reason = f"tenant {tenant!r} has {cap} pending, which is its cap; produce the definition again when it has less"
+        self._dead_letter(batch, item, "quota", "tenant", reason, keep_value=False)
+
     def _decide_timers(self, batch: Batch, context: Context) -> None:
         timers = self._timers
         assert timers is not None  # noqa: S101 - collect returns before it is set
@@ -525,6 +554,8 @@ class Shard:
         try:
             job = self._current(batch, job_id)
             decision = decide(job, command, context)
+            if type(decision.reply) is Grant and decision.events:
+                decision = self._within_bound(decision, decision.reply)
             if decision.events:
                 self._fold(batch, job_id, decision, cause, context)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not stop the partition
@@ -534,6 +565,13 @@ class Shard:
         self._note_soft(batch, command, cause, decision)
         batch.answer(cause.gateway_id, command.request_id, decision.reply)
         return decision.reply
+
+    def _within_bound(self, decision: Decision, grant: Grant) -> Decision:
+        """Take a place among the running runs of the queue; where there is none, nothing is decided."""
+        if self._limits.may_run(grant.tenant, grant.queue):
+            return decision
+        detail = "as many runs of the queue are running as may be"
+        return Decision(reply=Reply(code="not_leasable", job_id=grant.job_id, detail=detail))
 
     def _fold(self, batch: Batch, job_id: str, decision: Decision, cause: Cause, context: Context) -> None:
         """Take the decision over into the batch: the job after it, its events, and the public view of its leases."""
@@ -630,8 +668,17 @@ class Shard:
         return False
 
     def _dead_letter(
-        self, batch: Batch, item: Input, code: DeadLetterCode, field: str, reason: str, *, index: int = -1
+        self,
+        batch: Batch,
+        item: Input,
+        code: DeadLetterCode,
+        field: str,
+        reason: str,
+        *,
+        index: int = -1,
+        keep_value: bool = True,
     ) -> None:
+        value = item.value if keep_value and index < 0 else None
         batch.dead_letters.append(
             DeadLetter(
                 source_topic=self._sealer.source_topic(item.source),
@@ -640,7 +687,7 @@ class Shard:
                 index=index,
                 key=item.key[:DEAD_LETTER_KEY_BYTES_MAX] if item.key is not None else None,
                 # One of many commands is found by its index; the whole batch once for each would be too much.
-                value=item.value[:DEAD_LETTER_VALUE_BYTES_MAX] if item.value is not None and index < 0 else None,
+                value=None if value is None else value[:DEAD_LETTER_VALUE_BYTES_MAX],
                 code=code,
                 field=field,
                 reason=reason[:DEAD_LETTER_REASON_CHARS_MAX],

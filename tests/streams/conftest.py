@@ -22,6 +22,7 @@ from streams.demand import DemandTable
 from streams.inbox import Input, Source
 from streams.kafka_dev import wait_until
 from streams.ledger_log import LedgerRecordIn
+from streams.limits import Limits
 from streams.membership import Membership, NoMembershipError
 from streams.owner import Owner, Runtime
 from streams.sealing import Sealer
@@ -77,6 +78,7 @@ class Rig:
         self.settings = load_settings(env={}, overrides={"topics": {"partitions": partitions}, "scheduler": scheduler})
         self.store = store if store is not None else MemoryStore(IDENTITY)
         self.clock = BrokerClock()
+        self.limits = Limits()
         self.now_ms = NEW_YEAR_MS + 1
         self.sealer = Sealer(self.settings, Membership("group", 1, "member"), "tx-1")
         self.shard = Shard(
@@ -90,6 +92,7 @@ class Rig:
             next_seq=1,
             last_marker_ms=0,
             config=config,
+            limits=self.limits,
         )
         self.history: list[HistoryEntry] = []
         self.answers: dict[str, Reply | Grant] = {}
@@ -153,6 +156,7 @@ class Rig:
         )
 
     def collect(self) -> Batch | None:
+        self.limits.begin_turn({0: self.store}, self.monotonic_ms, self.now_ms)
         return self.shard.collect(self.monotonic_ms)
 
     def commit(self, batch: Batch) -> None:

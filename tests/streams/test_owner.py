@@ -11,9 +11,12 @@ import pytest
 import pytest_asyncio
 
 import streams.owner
+from schemas.codec import encode
 from schemas.partition import partition_for
 from streams.batch import Batch
 from streams.core.commands import Define
+from streams.core.envelopes import Demand, OwnerView, QueueDemand, TenantPending
+from streams.core.wire import decode_owner_view
 from streams.owner import COMMIT_MS, INPUTS_WAIT_MS
 from streams.takeover import Progress, Takeover
 from streams.transaction import Outcome
@@ -660,3 +663,43 @@ async def test_the_loop_sleeps_until_waiting_inputs_have_their_turn(
     owner._arrived_ms[0] = now_ms - INPUTS_WAIT_MS + 3
 
     assert owner._wait_ms() == pytest.approx(3)
+
+
+# --- what others must know ---
+
+
+async def test_what_counts_against_limits_is_told_in_topic_owners_though_nothing_else_is_to_commit(
+    owned: Any, make_job: Any
+) -> None:
+    owned.owner.heard_limit("tenant|a", encode("TenantConfig", {"tenant": "a", "pending_max": 5}))
+    await owned.assign(0, 1)
+    await owned.active(0, 1)
+    later = [define(lambda name: make_job(name, at_ms=2**42), on(0, number)) for number in range(2)]
+    owned.deliver(0, 0, *later)
+
+    def said() -> list[OwnerView]:
+        shared = [record for transaction in owned.committer.transactions for record in transaction.shared]
+        views = [decode_owner_view(record.value) for record in shared if record.topic.endswith("owners")]
+        return [view for view in views if view.pending]
+
+    await owned.told.until(lambda: bool(said()))
+    (view,) = said()
+    assert (view.partition, view.pending) == (0, (TenantPending(tenant="a", pending=2),))
+    first = decode_owner_view(owned.committer.transactions[0].shared[0].value)
+    assert view.since_ms == first.since_ms, "the owner acts since then still"
+
+
+async def test_a_queue_at_its_bound_is_not_offered(owned: Any, make_job: Any) -> None:
+    record = {"tenant": "a", "queue": "q", "running_max": 0}
+    owned.owner.heard_limit("queue|a|q", encode("QueueConfig", record))
+    queues = (QueueDemand(tenant="a", queue="q", slots=5),)
+    await owned.assign(0, 1)
+    await owned.active(0, 1)
+    owned.owner.heard_demand(Demand(gateway_id="g", incarnation="i", sent_at_ms=0, queues=queues))
+    owned.deliver(0, 0, define(lambda name: make_job(name, at_ms=1), on(0)))
+    await owned.told.until(lambda: bool(owned.owner.shards[0].store.counts.ready))
+    owned.owner._offer(owned.owner._runtime.monotonic_ms())
+    assert owned.offers == []
+    owned.owner.heard_limit("queue|a|q", None)
+    owned.owner._offer(owned.owner._runtime.monotonic_ms())
+    assert len(owned.offers) == 1

@@ -1,0 +1,412 @@
+"""Limits over all partitions: what counts, what is admitted, and what several processes may start at once."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from schemas.codec import encode
+from streams.core.commands import Complete, Define, Delete, Fail, Grant, Pause, Release, Resume, Trigger
+from streams.core.envelopes import Demand, OwnerView, QueueDemand, TenantPending
+from streams.core.wire import decode_state
+from streams.demand import DemandTable
+from streams.limits import SETTLE_MS, TELL_EVERY_MS, Limits
+from streams.sealing import STATE_PREFIX
+from streams.shard import DEAD_LETTERS_MAX
+from streams.store.interface import LedgerChange, LedgerRecord, ReadyKey, StoreIdentity
+from streams.store.memory import MemoryStore
+from streams.store.rocks import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from streams.store.interface import Store
+
+IDENTITY = StoreIdentity(cluster_id="c", topic_id="t", partition=0)
+MINUTE_MS = 60_000
+
+
+def cap(limits: Limits, tenant: str, pending_max: int | None) -> None:
+    limits.heard_config(f"tenant|{tenant}", encode("TenantConfig", {"tenant": tenant, "pending_max": pending_max}))
+
+
+def bound(limits: Limits, queue: str, running_max: int | None, tenant: str = "a") -> None:
+    record = {"tenant": tenant, "queue": queue, "running_max": running_max}
+    limits.heard_config(f"queue|{tenant}|{queue}", encode("QueueConfig", record))
+
+
+def view(partition: int, owner: str = "other", pending: dict[str, int] | None = None, running: Any = ()) -> OwnerView:
+    return OwnerView(
+        partition=partition,
+        generation=1,
+        member_id="m",
+        transactional_id=owner,
+        query_url="",
+        since_ms=0,
+        pending=tuple(TenantPending(tenant=tenant, pending=count) for tenant, count in (pending or {}).items()),
+        running=running,
+    )
+
+
+# --- what counts ---
+
+
+def recounted(states: list[bytes]) -> dict[bytes, int]:
+    """The totals by the words of docs/guarantees.md, from nothing but the states."""
+    totals: dict[bytes, int] = {}
+    for state in map(decode_state, states):
+        pending = sum(run.lease is None for run in state.open)
+        pending += state.status == "active" and state.next_at_ms is not None
+        leased = sum(run.lease is not None for run in state.open)
+        for key, count in ((f"p{state.tenant}", pending), (f"l{state.tenant}\0{state.queue}", leased)):
+            totals[key.encode()] = totals.get(key.encode(), 0) + count
+    return {key: count for key, count in totals.items() if count}
+
+
+class Scramble:
+    """Random work on some jobs of two tenants and two queues."""
+
+    def __init__(self, rig: Any, make_job: Any, seed: int) -> None:
+        self.rig, self.make_job, self.rng = rig, make_job, random.Random(seed)  # noqa: S311 - no secret
+        self.records: list[LedgerRecord] = []
+
+    def step(self) -> None:
+        rig, rng = self.rig, self.rng
+        job_id = f"j{rng.randrange(6)}"
+        request = {"job_id": job_id, "request_id": rig.request()}
+        job = rig.shard.job(job_id)
+        held = [run for run in job.state.open if run.lease] if job else []
+        ready = [run for run in job.state.open if not run.lease] if job else []
+        match rng.choice(("define", "lease", "lease", "end", "end", "pause", "resume", "trigger", "delete", "time")):
+            case "define":
+                fields: dict[str, Any] = {
+                    "tenant": f"t{job_id[1]}",
+                    "queue": rng.choice("qr"),
+                    "payload": rng.randbytes(2),
+                }
+                if rng.random() < 0.5:
+                    fields["at_ms"] = rig.now_ms + rng.choice((-MINUTE_MS, 1_000, MINUTE_MS))
+                fields["overlap"] = rng.choice(("skip", "queue", "replace"))
+                definition = self.make_job(job_id, **fields)
+                rig.send(Define(**request, definition=definition, request_hash=str(rng.random())))
+            case "lease" if ready:
+                lease = msgspec.structs.replace(rig.lease(job_id, rig.now_ms), run_id=ready[0].run_id)
+                rig.send(lease)
+            case "end" if held:
+                kind = rng.choice((Complete, Fail, Release))
+                rig.send(kind(**request, run_id=held[0].run_id, lease_token=held[0].lease.lease_token))
+            case "pause":
+                rig.send(Pause(**request, until_ms=rng.choice((0, rig.now_ms + 5_000))))
+            case "resume":
+                rig.send(Resume(**request))
+            case "trigger":
+                rig.send(Trigger(**request, trigger_id=f"x{rng.random()}", force=rng.random() < 0.5))
+            case "delete":
+                rig.send(Delete(**request))
+            case _:
+                rig.advance(rng.choice((1_000, MINUTE_MS, 60 * MINUTE_MS)))
+                rig.shard.commands_end(rig.now_ms, rig.shard.inbox.consumed["commands"])
+
+    def turn(self) -> None:
+        """Collect; commit, or now and then abort; keep what would stand in the ledger."""
+        batch = self.rig.collect()
+        if batch is None:
+            return
+        if self.rng.random() < 0.2:
+            self.rig.shard.rolled_back(batch)
+            return
+        for record in batch.write.records:
+            if record.key.startswith(STATE_PREFIX):
+                headers = dict(record.headers or [])
+                self.records.append(LedgerRecord("s", record.key[2:].decode(), record.value, headers.get("i", b"")))
+        self.rig.commit(batch)
+
+
+@pytest.fixture(params=["memory", "rocks"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    made: Store = MemoryStore(IDENTITY) if request.param == "memory" else open_store(tmp_path / "p", IDENTITY, 0, 1)[0]
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_running_totals_are_a_full_recount_at_every_commit_and_after_a_take_over(
+    make_rig: Any, make_job: Any, store: Store, seed: int
+) -> None:
+    rig = make_rig(store=store)
+    work = Scramble(rig, make_job, seed)
+    counted: set[bytes] = set()
+    for _ in range(300):
+        work.step()
+        work.turn()
+        assert store.tallies.totals == recounted([state for _, state in store.jobs(None, 100)])
+        counted.update(store.tallies.totals)
+    successor = MemoryStore(IDENTITY)
+    successor.load(work.records, ledger_offset=1, now_ms=0)
+    assert successor.tallies.totals == store.tallies.totals
+    assert {key[:1] for key in counted} == {b"p", b"l"}
+
+
+def test_a_one_off_is_pending_until_a_worker_has_it_and_again_while_it_waits_for_its_retry(
+    rig: Any, make_job: Any
+) -> None:
+    at_ms = rig.now_ms + 1_000
+    rig.define(make_job("j", at_ms=at_ms))
+    rig.run()
+    assert rig.store.tallies.pending("a") == 1
+    rig.advance(1_000)
+    rig.run()
+    assert rig.store.tallies.pending("a") == 1
+    request = rig.lease("j", at_ms)
+    rig.send(request)
+    rig.run()
+    assert (rig.store.tallies.pending("a"), rig.store.tallies.leased("a", "q")) == (0, 1)
+    grant = rig.grant(request.request_id)
+    rig.send(Fail(job_id="j", request_id="f", run_id=grant.run_id, lease_token=grant.lease_token))
+    rig.run()
+    assert (rig.store.tallies.pending("a"), rig.store.tallies.leased("a", "q")) == (1, 0)
+
+
+# --- the cap on what is pending ---
+
+
+def test_a_definition_from_kafka_beyond_the_cap_is_a_small_dead_letter(rig: Any, make_job: Any) -> None:
+    cap(rig.limits, "a", 2)
+    items = [rig.publish(make_job(f"j{n}")) for n in range(4)]
+    rig.publish(make_job("other", tenant="b"))
+    rig.run()
+    letters = [(letter.code, letter.field, letter.key, letter.source_offset) for letter in rig.dead_letters]
+    assert letters == [("quota", "tenant", b"j2", items[2].offset), ("quota", "tenant", b"j3", items[3].offset)]
+    assert rig.dead_letters[0].value is None
+    assert "which is its cap" in rig.dead_letters[0].reason
+    assert [job_id for job_id, _ in rig.store.jobs(None, 10)] == ["j0", "j1", "other"]
+
+
+def test_only_new_jobs_meet_the_cap(rig: Any, make_job: Any) -> None:
+    rig.publish(make_job("j"))
+    rig.run()
+    cap(rig.limits, "a", 0)
+    rig.publish(make_job("j", lane="high"))
+    rig.run()
+    assert rig.shard.job("j").state.version == 2
+    rig.push("definitions", b"j", None)
+    rig.run()
+    rig.publish(make_job("j", lane="low"))
+    rig.run()
+    assert [letter.code for letter in rig.dead_letters] == ["quota"], "a deleted job would be a new one"
+    rig.define(make_job("by-http"))
+    rig.run()
+    assert rig.shard.job("by-http") is not None, "calls are the gateways' to refuse"
+
+
+def test_room_comes_back_when_a_run_is_leased_or_the_cap_is_lifted(rig: Any, make_job: Any) -> None:
+    cap(rig.limits, "a", 1)
+    at_ms = rig.now_ms + 1_000
+    rig.publish(make_job("j0", at_ms=at_ms))
+    rig.publish(make_job("j1"))
+    rig.run()
+    rig.advance(1_000)
+    rig.run()
+    rig.send(rig.lease("j0", at_ms))
+    rig.run()
+    rig.publish(make_job("j2"))
+    rig.publish(make_job("j3"))
+    rig.run()
+    cap(rig.limits, "a", None)
+    rig.publish(make_job("j4"))
+    rig.run()
+    assert [letter.key for letter in rig.dead_letters] == [b"j1", b"j3"]
+    assert rig.shard.job("j2") is not None
+    assert rig.shard.job("j4") is not None
+
+
+def test_a_flood_beyond_the_cap_holds_up_nobody_behind_it(rig: Any, make_job: Any) -> None:
+    """Refusals cost a decision each, not a place among the few dead letters that a batch may hold."""
+    cap(rig.limits, "a", 0)
+    for n in range(3 * DEAD_LETTERS_MAX):
+        rig.publish(make_job(f"j{n}"))
+    rig.define(make_job("other", tenant="b"))
+    rig.turn()
+    assert len(rig.dead_letters) == 3 * DEAD_LETTERS_MAX
+    assert rig.shard.job("other") is not None
+
+
+def test_what_other_partitions_hold_counts_and_what_this_process_holds_counts_once() -> None:
+    limits, store = Limits(), MemoryStore(IDENTITY)
+    cap(limits, "a", 10)
+    store.apply([LedgerChange("j", state=b"", tenant="a", pending=3)], ledger_offset=1, now_ms=0)
+    limits.heard_owner(0, view(0, pending={"a": 9}))
+    limits.heard_owner(1, view(1, pending={"a": 9}))
+    limits.heard_owner(1, view(1, pending={"a": 5, "b": 7}))
+    limits.begin_turn({0: store}, 0, 0)
+    assert [limits.admits("a") for _ in range(3)] == [True, True, False]
+    limits.heard_owner(1, None)
+    limits.begin_turn({0: store}, 0, 0)
+    assert [limits.admits("a") for _ in range(8)] == [True] * 7 + [False]
+
+
+def test_what_cannot_be_read_limits_nothing_and_changes_nothing() -> None:
+    limits = Limits()
+    cap(limits, "a", 1)
+    limits.heard_config("tenant|a", b"rubbish")
+    limits.heard_config("calendar|a|x", b"rubbish")
+    assert limits.pending_cap("a") == 1
+    limits.heard_config("tenant|a", None)
+    assert limits.pending_cap("a") is None
+
+
+# --- the bound on running runs ---
+
+
+def test_no_more_runs_of_a_queue_are_granted_than_its_bound(rig: Any, make_job: Any) -> None:
+    bound(rig.limits, "q", 2)
+    at_ms = rig.now_ms + 1_000
+    for n in range(3):
+        rig.define(make_job(f"j{n}", at_ms=at_ms))
+    rig.run()
+    rig.advance(1_000)
+    rig.run()
+    requests = [rig.lease(f"j{n}", at_ms) for n in range(3)]
+    rig.send(*requests)
+    rig.run()
+    granted = [rig.grant(request.request_id) for request in requests[:2]]
+    assert rig.reply(requests[2].request_id).code == "not_leasable"
+    assert rig.store.tallies.leased("a", "q") == 2
+
+    rig.send(*requests[:1])
+    rig.run()
+    assert isinstance(rig.answers[requests[0].request_id], Grant), "a repeat is the same grant and takes no place"
+    rig.want()
+    assert rig.limits.within(rig.demand).queues() == {}, "nothing is offered that could not start"
+    done = Complete(job_id="j0", request_id="c", run_id=granted[0].run_id, lease_token=granted[0].lease_token)
+    rig.send(done)
+    rig.run()
+    rig.limits.begin_turn({0: rig.store}, rig.monotonic_ms, rig.now_ms)
+    assert rig.limits.within(rig.demand) is rig.demand
+    assert rig.offered() == [requests[2].run_id]
+    again = rig.lease("j2", at_ms)
+    rig.send(again)
+    rig.run()
+    assert rig.grant(again.request_id).run_id == requests[2].run_id
+
+
+class Process:
+    """One owner process with one partition, whose runs start at once and end as told."""
+
+    def __init__(self, name: str, partition: int) -> None:
+        self.limits, self.partition = Limits(), partition
+        self.limits.own_name = name
+        self.store = MemoryStore(IDENTITY)
+        self.running = self.waiting = 0
+        self._offset = 0
+
+    def set(self, running: int, waiting: int) -> None:
+        self.running, self.waiting = running, waiting
+        self._offset += 1
+        ready = tuple(ReadyKey("a", "q", 1, 0, f"r{n}", "j") for n in range(waiting))
+        change = LedgerChange("j", state=b"", tenant="a", queue="q", leased=running, ready=ready)
+        self.store.apply([change], ledger_offset=self._offset, now_ms=0)
+
+    def turn(self, now_ms: int) -> None:
+        """Start as many of the waiting runs as may be."""
+        self.limits.begin_turn({self.partition: self.store}, now_ms, now_ms)
+        started = 0
+        while started < self.waiting and self.limits.may_run("a", "q"):
+            started += 1
+        self.set(self.running + started, self.waiting - started)
+
+    def word(self, now_ms: int) -> OwnerView:
+        self.limits.begin_turn({self.partition: self.store}, now_ms, now_ms)
+        self.limits.note_waiting()
+        _, running = self.limits.word(self.partition, self.store)
+        return view(self.partition, self.limits.own_name, running=running)
+
+
+STEP_MS = 100
+
+
+class Fleet:
+    """Processes that tell each other their counts: each second, each at another moment, within another second."""
+
+    def __init__(self, running_max: int, count: int, seed: int) -> None:
+        self.rng = random.Random(seed)  # noqa: S311 - no secret
+        self.processes = [Process(f"p{n}", n) for n in range(count)]
+        self._phases = [self.rng.randrange(0, TELL_EVERY_MS, STEP_MS) for _ in self.processes]
+        self._under_way: list[tuple[int, OwnerView]] = []
+        self.peak = 0
+        for process in self.processes:
+            bound(process.limits, "q", running_max)
+            for other in self.processes:
+                process.limits.heard_owner(other.partition, view(other.partition, other.limits.own_name))
+
+    def step(self, now_ms: int, *, busy: bool) -> None:
+        for process, phase in zip(self.processes, self._phases, strict=True):
+            if busy and self.rng.random() < 0.05:
+                process.set(process.running, process.waiting + self.rng.randrange(4))
+            if process.running and self.rng.random() < 0.1:
+                process.set(process.running - 1, process.waiting)
+            if now_ms % TELL_EVERY_MS == phase:
+                delay_ms = self.rng.randrange(0, 1_000, STEP_MS)
+                self._under_way.append((now_ms + delay_ms, process.word(now_ms)))
+        self._deliver(now_ms)
+        for process in self.processes:
+            process.turn(now_ms)
+        self.peak = max(self.peak, sum(process.running for process in self.processes))
+
+    def _deliver(self, now_ms: int) -> None:
+        for _, word in [told for told in self._under_way if told[0] <= now_ms]:
+            for process in self.processes:
+                process.limits.heard_owner(word.partition, word)
+        self._under_way = [told for told in self._under_way if told[0] > now_ms]
+
+
+@pytest.mark.parametrize("running_max", [1, 2, 5])
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("seed", range(4))
+def test_several_processes_never_run_more_than_the_bound_and_starve_none(
+    running_max: int, count: int, seed: int
+) -> None:
+    fleet = Fleet(running_max, count, seed)
+    for now_ms in range(0, 60_000, STEP_MS):
+        fleet.step(now_ms, busy=now_ms < 30_000)
+    assert fleet.peak == running_max, "the bound is used, and never passed"
+    now_ms = 60_000
+    while any(process.waiting for process in fleet.processes):
+        fleet.step(now_ms, busy=False)
+        now_ms += STEP_MS
+        assert now_ms < 1_000_000, "somebody starves"
+    assert fleet.peak == running_max
+
+
+def test_a_process_without_others_waits_for_nobody_and_one_with_others_lets_them_hear_it() -> None:
+    alone, newcomer = Process("p0", 0), Process("p2", 2)
+    newcomer.limits.heard_owner(1, view(1))
+    for process in (alone, newcomer):
+        bound(process.limits, "q", 2)
+        process.set(0, 3)
+        process.word(0)
+        process.turn(0)
+    assert (alone.running, newcomer.running) == (2, 0)
+    newcomer.turn(SETTLE_MS - 1)
+    assert newcomer.running == 0
+    newcomer.turn(SETTLE_MS)
+    assert newcomer.running == 2
+
+
+def test_the_narrowed_demand_leaves_the_rest_alone() -> None:
+    limits, demand = Limits(), DemandTable()
+    for queue, running_max in (("q", 0), ("r", 1)):
+        bound(limits, queue, running_max)
+    demand.update(_said(("q", 2), ("r", 3), ("s", 4)), 0)
+    narrowed = limits.within(demand)
+    assert narrowed.queues() == {("a", "r"): [("g", 3)], ("a", "s"): [("g", 4)]}
+    assert (narrowed.incarnation("g"), [*narrowed], len(narrowed)) == ("i", ["g"], 1)
+
+
+def _said(*queues: tuple[str, int]) -> Any:
+    slots = tuple(QueueDemand(tenant="a", queue=queue, slots=number) for queue, number in queues)
+    return Demand(gateway_id="g", incarnation="i", sent_at_ms=0, queues=slots)

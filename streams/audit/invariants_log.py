@@ -168,9 +168,21 @@ def _causes_unique(case: Case, found: Findings) -> None:
 
 
 def _parked_meanwhile(first: HistoryItem, second: HistoryItem) -> bool:
-    """Tell whether a lease request woke its job (a pause was over), was parked, and had its own effect later."""
-    causes = (first.entry.cause.kind, second.entry.cause.kind)
-    return causes == ("command", "parked") and not any(isinstance(e, ev.LeaseGranted) for e in first.entry.events)
+    """Tell whether a lease request woke its job (a pause was over), was parked, and had its own effect later.
+
+    One that was parked already may find that a calendar has changed, and is parked again.
+    """
+    if second.entry.cause.kind != "parked":
+        return False
+    if first.entry.cause.kind == "parked":
+        return all(_follows_calendars(event) for event in first.entry.events)
+    return first.entry.cause.kind == "command" and not any(isinstance(e, ev.LeaseGranted) for e in first.entry.events)
+
+
+def _follows_calendars(event: ev.Event) -> bool:
+    if isinstance(event, ev.OccurrencesSkipped):
+        return event.reason in ("gap", "calendar")
+    return isinstance(event, ev.CursorMoved | ev.CursorNoted)
 
 
 def _commands_answered(case: Case, found: Findings) -> None:

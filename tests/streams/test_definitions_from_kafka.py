@@ -11,12 +11,14 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from schemas.config import Settings, load_settings
 from schemas.partition import partition_for
 from schemas.topics import Topic, topic_name, topic_partitions
+from streams.core.calendar_records import CalendarRecord, calendar_key, encode_calendar
 from streams.core.commands import Complete, Grant, LeaseRun, Reply
 from streams.core.envelopes import CommandBatch, Demand, QueueDemand
 from streams.core.time import CronSpec, IntervalSpec
@@ -431,3 +433,20 @@ def test_a_failure_after_a_commit_ends_the_process_with_its_reason(kafka: Kafka,
     assert done.returncode == 1
     assert '"event": "owner_failed"' in done.stderr
     assert "the disk is full" in done.stderr
+
+
+def test_a_definition_right_behind_its_calendar_is_accepted_and_one_without_is_a_dead_letter(
+    topics: Topics, make_job: Any
+) -> None:
+    name, unknown, known = unique("calendar"), unique("unknown"), unique("known")
+    on_calendar = {"tenant": "default", "schedule": CronSpec("0 9 * * *"), "calendars": (name,)}
+    topics.define(msgspec.structs.replace(make_job(unknown), **on_calendar))
+    letters = topics.until(lambda: topics.dead_letters(unknown.encode()))
+    assert [(letter.code, letter.field) for letter in letters] == [("invalid", "calendars")]
+    assert name in letters[0].reason
+
+    record = CalendarRecord(tenant="default", name=name, dates=("2027-01-01",))
+    topics.send(Topic.CONFIG, 0, calendar_key("default", name), encode_calendar(record))
+    topics.define(msgspec.structs.replace(make_job(known), **on_calendar))
+    assert topics.until(lambda: topics.events(known))[0] == "JobDefined"
+    assert topics.dead_letters(known.encode()) == []

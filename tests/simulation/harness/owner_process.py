@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from schemas.topics import Topic, topic_name
 from streams.inbox import Input, Source
@@ -259,6 +259,16 @@ class Consumer:
                 self._fetch(topic, partition)
 
 
+class ConfigSource(Protocol):
+    """What stands for the reader of topic `config`."""
+
+    def look(self, number: int) -> None:
+        """See ConfigReader."""
+
+    def attach(self, owner: Owner) -> None:
+        """Read whole before the process acts."""
+
+
 class OwnerProcess:
     """One scheduler process, from its start to its end."""
 
@@ -274,6 +284,7 @@ class OwnerProcess:
         disk: dict[int, MemoryStore],
         send_offers: Callable[[Sequence[Offers]], None],
         alarms: list[str],
+        config_reader: Callable[[Process], ConfigSource | None],
     ) -> None:
         self.world = world
         self.name = name
@@ -286,6 +297,7 @@ class OwnerProcess:
         self._zone_data = zone_data
         process = self.process
         names = {topic.value: topic_name(settings, topic) for topic in Topic}
+        reader = config_reader(process)
         before, world.running = world.running, process
         try:
             self.consumer = Consumer(process, broker, settings)
@@ -304,6 +316,7 @@ class OwnerProcess:
                 send_offers=lambda offers: None if process.dead else send_offers(offers),
                 send_replies=self._send_replies,
                 events=Events(world, name, alarms),
+                look_at_config=None if reader is None else reader.look,
                 steps=self.trap,
                 monotonic_ms=process.monotonic_ms,
                 wall_ms=process.wall_ms,
@@ -311,6 +324,8 @@ class OwnerProcess:
             self.owner = Owner(settings, zone_data, runtime)
         finally:
             world.running = before
+        if reader is not None:
+            reader.attach(self.owner)
         self.consumer.owner = self.owner
         process.start(self._main())
         process.start(self.consumer.run())

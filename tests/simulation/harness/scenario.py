@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from streams.audit.report import Report
     from streams.core.envelopes import Demand
     from streams.store.memory import MemoryStore
+    from tests.simulation.harness.owner_process import ConfigSource
+    from tests.simulation.harness.virtual_time import Process
 
 HOUR_MS: Final = 3_600_000.0
 
@@ -124,7 +126,6 @@ class Fleet:
     idle_wait_ms = IDLE_WAIT_MS
     scheduler = SchedulerSettings(open_runs_max=16)
     limits = Limits(open_runs_max=16)
-
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.world = World(plan.seed, self.starts_ms[plan.seed % len(self.starts_ms)])
@@ -162,6 +163,10 @@ class Fleet:
         return Workload(
             self.world, self.client, plan.jobs, change_every_ms=plan.change_every_ms, policies=plan.policies
         )
+
+    def config_reader(self, _: Process) -> ConfigSource | None:
+        """Give a new process its reader of topic `config`; None: there are no calendars."""
+        return None
 
     def run(self) -> None:
         """Live through the plan, then heal."""
@@ -248,6 +253,7 @@ class Fleet:
                     disk=disk,
                     send_offers=self._send_offers,
                     alarms=self.alarms,
+                    config_reader=self.config_reader,
                 )
             )
             self.world.note(f"{name} starts")

@@ -95,10 +95,10 @@ async def test_note_and_end_are_sent_and_compared(apply: Callable[..., Awaitable
 async def test_a_pause_that_is_refused_is_told_and_done_by_the_next_apply(
     apply: Callable[..., Awaitable[Any]], gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = gateway.memory.pause
-    monkeypatch.setattr(gateway.memory, "pause", lambda job_id, _body: gateway.memory.job(f"no-{job_id}"))
+    real = gateway.control.pause
+    monkeypatch.setattr(gateway.control, "pause", lambda job_id, _body: gateway.memory.job(f"no-{job_id}"))
     refused = await apply(PAUSED)
-    monkeypatch.setattr(gateway.memory, "pause", real)
+    monkeypatch.setattr(gateway.control, "pause", real)
     repeated = await apply(PAUSED)
 
     assert refused.code == 4

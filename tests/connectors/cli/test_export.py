@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from api.bodies import JobBody, decode, decoder
@@ -156,6 +156,7 @@ NAMES = st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"]), min_siz
     NAMES,
     st.dictionaries(NAMES, NAMES, max_size=3),
 )
+@example(SCHEDULES[0], [], {"\x85": ["a\u2028b", "\u2029"]}, "n", {})
 def test_any_payload_name_and_label_comes_back_unchanged(
     schedule: dict[str, Any], policies: list[dict[str, Any]], payload: Any, name: str, labels: dict[str, str]
 ) -> None:

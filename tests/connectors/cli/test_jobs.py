@@ -130,6 +130,7 @@ async def test_a_job_is_edited_paused_resumed_triggered_and_deleted(horolog: Hor
     paused = await horolog("jobs", "pause", "x", "--note", "holidays", "--until", "2027-01-02T09:00")
     assert gateway.jobs["x"].paused == {
         "since": gateway.jobs["x"].paused["since"] if gateway.jobs["x"].paused else "",
+        "actor": "anonymous",
         "note": "holidays",
         "until": "2027-01-02T14:00:00.000Z",  # in the job's zone
     }

@@ -141,19 +141,23 @@ async def test_a_stale_lease_at_complete_is_reported_and_not_repeated(
     worker = horolog.Worker(gateway.url, queue="default", on_event=events, slots=1)
 
     @worker.handler("task")
-    async def lose(run: horolog.Run) -> int:
-        if run.attempt == 1:
-            await run.heartbeat()
-            gateway.lose_lease(run.run_id)
+    async def token(run: horolog.Run) -> int:
         return run.lease_token
 
+    gate = gateway.hang("complete")
     run_id = gateway.add_run("task")
     async with working(worker):
+        await asyncio.wait_for(gate.reached.wait(), 20)
+        await gateway.until(lambda: gateway.runs[run_id].heartbeats > 0)
+        gateway.lose_lease(run_id)
+        gate.release()
         lost = await events.until("lease_lost")
         await gateway.until(lambda: closed(gateway, run_id))
     run = gateway.runs[run_id]
-    assert (lost["during"], lost["code"], lost["lease_token"]) == ("complete", "lease_lost", 1)
-    assert (run.outcome, run.result, run.completions, run.refusals) == ("ran", 2, 1, 1)
+    sent = [item["leaseToken"] for call in gateway.calls if call.kind == "complete" for item in call.body["runs"]]
+    assert (lost["code"], lost["lease_token"]) == ("lease_lost", 1)
+    assert sorted(sent) == [1, 2]
+    assert (run.outcome, run.result, run.completions) == ("ran", 2, 1)
 
 
 async def test_a_lost_lease_cancels_an_async_handler_and_its_outcome_is_refused(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 _WIDTH = 110  # of a line of YAML that we write
+_LINE_MARKS = ("\x85", "\u2028", "\u2029")  # ends of lines in YAML, which PyYAML writes and does not read back: escaped
 # What PyYAML and the walk over its values raise beside YAMLError, for dates that do not exist, keys that JSON cannot
 # have, documents that contain themselves and nesting without end.
 _UNREADABLE = (ValueError, TypeError, RecursionError, OverflowError, ArithmeticError, AttributeError, KeyError)
@@ -140,5 +141,6 @@ def to_text(document: Any, chosen: str) -> str:
     if yaml is None:
         message = "YAML needs PyYAML: pip install 'horolog[yaml]', or write JSON with --format json."
         raise usage(message)
-    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=_WIDTH)
+    plain = not any(mark in json.dumps(document, ensure_ascii=False) for mark in _LINE_MARKS)
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=plain, width=_WIDTH)
     return text

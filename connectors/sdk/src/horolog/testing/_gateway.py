@@ -14,7 +14,6 @@ Faults name a kind of call: "lease", "heartbeat", "complete", "fail", "release",
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from aiohttp import web
 
 from horolog._clock import Clock, SystemClock, Timer, sleep
 from horolog._wire import BATCH_ITEMS_MAX
+from horolog.testing._control import Control, has_text
 from horolog.testing._memory import FakeJob, FakeRun, Memory, ProblemError
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class FakeGateway:
         self.memory = Memory(
             self._clock, auto_create_queues=auto_create_queues, retry_delay_seconds=retry_delay_seconds
         )
+        self.control = Control(self.memory)
         self.calls: deque[RecordedCall] = deque(maxlen=CALLS_KEPT)
         self._faults: list[_Fault] = []
         self._gates: list[Gate] = []
@@ -268,9 +269,13 @@ class FakeGateway:
         deadline = self.memory.next_deadline()
         self._timer = None if deadline is None else self._clock.call_at(deadline, self._tick)
 
+    def _turn(self) -> None:
+        self.memory.tick()
+        self.control.tick()
+
     def _tick(self) -> None:
         self._timer = None
-        self.memory.tick()
+        self._turn()
         self._changed()
 
     def _strike(self, kind: str, actions: tuple[str, ...]) -> _Fault | None:
@@ -306,7 +311,7 @@ class FakeGateway:
             response = await self._answer(kind, request, body)
         except ProblemError as problem:
             response = _problem(problem)
-        self.memory.tick()
+        self._turn()
         self._changed()
         if fault is not None and fault.action == "drop_answer":
             return _break(request)
@@ -319,7 +324,7 @@ class FakeGateway:
         self._authorize(request)
         if not isinstance(body, dict):
             raise ProblemError(400, "bad_json", "the body is not an object")
-        self.memory.tick()
+        self._turn()
         if kind == "lease":
             return await self._lease(parts[2], body)
         if kind in _LEASE_KINDS:
@@ -328,6 +333,7 @@ class FakeGateway:
             "jobs": self._jobs,
             "runs": self._runs,
             "queues": self._queues,
+            "tenants": self._tenants,
             "preview": self._preview,
         }
         if kind not in routes:
@@ -406,6 +412,8 @@ class FakeGateway:
     # --- jobs, runs, queues ---
 
     async def _jobs(self, request: web.Request, parts: list[str], body: dict[str, Any]) -> web.Response:
+        if len(parts) == 2 and ":" in parts[1]:
+            return self._bulk(request, parts[1].partition(":")[2], body)
         if len(parts) == 3:
             return self._one_job(request, parts[2], body)
         if len(parts) > 3:
@@ -420,7 +428,7 @@ class FakeGateway:
         memory, version = self.memory, _version(request)
         match request.method:
             case "GET":
-                return _json(memory.job_object(memory.job(job_id)))
+                return _json(memory.job_object(memory.known_job(job_id)))
             case "PUT":
                 create_only = request.headers.get("If-None-Match") == "*"
                 answer, created = memory.put_job(job_id, body, version=version, create_only=create_only)
@@ -434,7 +442,11 @@ class FakeGateway:
 
     def _job_action(self, request: web.Request, parts: list[str], body: dict[str, Any]) -> web.Response:
         _, _, job_id, action = parts[:4]
-        memory, key = self.memory, request.headers.get("Idempotency-Key")
+        if request.method == "POST":
+            return self._job_command(request, parts, body)
+        memory = self.memory
+        if action == "backfills":
+            return _json(self.control.list_backfills(job_id))
         job = memory.job(job_id)
         if request.method == "GET" and action == "runs":
             state = request.query.get("state")
@@ -445,56 +457,59 @@ class FakeGateway:
             answer, status = {"jobId": job_id, **self._occurrences(job.definition, request.query)}, 200
         elif request.method == "GET" and action == "explain":
             answer, status = self._explain(job, request.query.get("at")), 200
-        elif request.method == "POST" and action in {"pause", "resume"}:
-            changed = memory.pause(job_id, body) if action == "pause" else memory.resume(job_id)
-            answer, status = memory.job_object(changed), 200
-        elif request.method == "POST" and action == "trigger":
-            run = memory.trigger(job_id, body, key)
-            answer, status = {"runId": run.run_id, "jobId": job_id, "scheduledFor": run.scheduled_for}, 201
-        elif request.method == "POST" and action == "backfill":
-            answer, status = self._backfill(job, body, key)
         else:
             raise ProblemError(405, "method_not_allowed", f"{request.method} is not allowed here")
         return _json(answer, status)
+
+    def _job_command(self, request: web.Request, parts: list[str], body: dict[str, Any]) -> web.Response:
+        control, key, job_id = self.control, request.headers.get("Idempotency-Key"), parts[2]
+        match parts[3:]:
+            case ["pause"]:
+                return _json(self.memory.job_object(control.pause(job_id, body)))
+            case ["resume"]:
+                return _json(self.memory.job_object(control.resume(job_id)))
+            case ["trigger"]:
+                run = control.trigger(job_id, body, key)
+                return _json({"runId": run.run_id, "jobId": job_id, "scheduledFor": run.scheduled_for}, 201)
+            case ["skip"]:
+                return _json(control.skip(job_id, body, _version(request)))
+            case ["backfill"]:
+                return _json(*control.backfill(job_id, body, key))
+            case ["backfills", backfill_id, "stop"]:
+                return _json(control.stop_backfill(job_id, backfill_id))
+            case _:
+                raise ProblemError(405, "method_not_allowed", f"{request.method} is not allowed here")
+
+    def _bulk(self, request: web.Request, action: str, body: dict[str, Any]) -> web.Response:
+        if action == "undo":
+            return _json(self.control.undo(body))
+        if action not in {"pause", "resume", "delete"}:
+            raise ProblemError(404, "unknown_route", f"no route {request.path}")
+        return _json(self.control.change(action, body, request.headers.get("Idempotency-Key")))
 
     def _job_list(self, request: web.Request) -> web.Response:
         query = request.query
         labels = dict(label.split(":", 1) for label in query.getall("label", []))
         chosen = [
-            self.memory.job_object(job, payload=False)
+            (job.definition, self.memory.job_object(job, payload=False))
             for _, job in sorted(self.jobs.items())
-            if job.state != "deleted" or query.get("state") == "deleted"
+            if (job.state != "deleted" or query.get("state") == "deleted") and has_text(job, query.get("text", ""))
         ]
-        chosen = [
-            job
-            for job in chosen
-            if query.get("queue") in {None, job["queue"]}
-            and query.get("state") in {None, job["state"]}
-            and job["name"].startswith(query.get("namePrefix", ""))
-            and labels.items() <= job["labels"].items()
+        found = [
+            shown
+            for definition, shown in chosen
+            if query.get("queue") in {None, shown["queue"]}
+            and query.get("state") in {None, shown["state"]}
+            and definition["name"].startswith(query.get("namePrefix", ""))
+            and labels.items() <= definition["labels"].items()
         ]
-        return _json(_page("jobs", chosen, request))
+        return _json(_page("jobs", found, request))
 
     def _occurrences(self, definition: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, Any]:
         return self.memory.preview(definition, query.get("from"), int(query.get("count") or 10))
 
     async def _preview(self, _request: web.Request, _parts: list[str], body: dict[str, Any]) -> web.Response:
         return _json({"jobId": None, **self._occurrences(body, body)})
-
-    def _backfill(self, job: FakeJob, body: Mapping[str, Any], key: str | None) -> tuple[dict[str, Any], int]:
-        page = self.memory.preview(job.definition, body["from"], 1_000)
-        times = [o["at"] for o in page["occurrences"] if o["at"] < body["to"]]
-        answer = {"jobId": job.job_id, "runs": len(times), "firstAt": None, "lastAt": None, "backfillId": None}
-        if times:
-            answer |= {"firstAt": times[0], "lastAt": times[-1]}
-        if body.get("dryRun"):
-            return answer, 200
-        backfill_id = "b" + hashlib.sha256((key or "").encode()).hexdigest()[:12]
-        for index, at in enumerate(times):
-            run_id = f"run_{job.job_id}_{backfill_id}.{index}"
-            if run_id not in self.runs:
-                self.memory.open_run(job, run_id, origin="backfill", scheduled_for=at)
-        return {**answer, "backfillId": backfill_id}, 201
 
     def _explain(self, job: FakeJob, at: str | None) -> dict[str, Any]:
         runs = [run for run in self.runs.values() if run.job_id == job.job_id]
@@ -519,33 +534,37 @@ class FakeGateway:
     async def _runs(self, request: web.Request, parts: list[str], body: dict[str, Any]) -> web.Response:
         memory = self.memory
         if request.path == "/v1/runs:replay":
-            dead = [
-                run
-                for run in self.runs.values()
-                if run.outcome == "dead"
-                and body.get("queue") in {None, run.queue}
-                and body.get("jobId") in {None, run.job_id}
-            ]
-            if not body.get("dryRun", True):
-                for run in dead:
-                    memory.replay(run.run_id)
-            replayed = 0 if body.get("dryRun", True) else len(dead)
-            ids = [run.run_id for run in dead][:100]
-            return _json({"matched": len(dead), "replayed": replayed, "runs": ids})
+            return _json(self.control.replay_many(body))
         match (request.method, parts[2:]):
             case ("GET", []):
                 wanted = {name: request.query.get(name) for name in ("queue", "state", "outcome", "jobId")}
                 objects = [memory.run_object(run) for run in self.runs.values()]
                 chosen = [o for o in objects if all(v in {None, o[k]} for k, v in wanted.items())]
+                chosen = [o for o in chosen if self._run_matches(o, request)]
                 return _json(_page("runs", chosen, request))
             case ("GET", [run_id]):
                 return _json(memory.run_object(memory.run(run_id)))
             case ("POST", [run_id, "cancel"]):
                 return _json(memory.run_object(memory.cancel(run_id)))
             case ("POST", [run_id, "replay"]):
-                return _json(memory.run_object(memory.replay(run_id)))
+                return _json(memory.run_object(self.control.replay(run_id)), 201)
             case _:
                 raise ProblemError(404, "unknown_route", f"no route {request.path}")
+
+    def _run_matches(self, run: Mapping[str, Any], request: web.Request) -> bool:
+        query, job = request.query, self.jobs.get(run["jobId"])
+        labels = dict(label.split(":", 1) for label in query.getall("label", []))
+        return (
+            labels.items() <= run["labels"].items()
+            and ("text" not in query or (job is not None and has_text(job, query["text"])))
+            and run["scheduledFor"] >= query.get("from", "")
+            and ("until" not in query or run["scheduledFor"] < query["until"])
+        )
+
+    async def _tenants(self, request: web.Request, parts: list[str], body: dict[str, Any]) -> web.Response:
+        if request.method == "PUT":
+            return _json(self.memory.put_tenant(parts[2], body, version=_version(request)))
+        return _json(self.memory.tenant_object(parts[2]))
 
     async def _queues(self, request: web.Request, parts: list[str], body: dict[str, Any]) -> web.Response:
         match (request.method, parts[2:]):
@@ -554,14 +573,11 @@ class FakeGateway:
                 queues = [self.memory.queue_object(name, polling=self._polling[name]) for name in names]
                 return _json({"queues": queues})
             case ("GET", [queue]):
-                if queue not in self.memory.queues:
-                    raise ProblemError(404, "unknown_queue", f"queue: {queue!r} does not exist", field="queue")
                 return _json(self.memory.queue_object(queue, polling=self._polling[queue]))
             case ("PUT", [queue]):
-                old = self.memory.queues.get(queue)
-                self.memory.queues[queue] = {**body, "version": old["version"] + 1 if old else 1}
-                created = self.memory.queue_object(queue, polling=self._polling[queue])
-                return _json(created, 200 if old else 201)
+                is_new = self.memory.put_queue(queue, body, version=_version(request))
+                put = self.memory.queue_object(queue, polling=self._polling[queue])
+                return _json(put, 201 if is_new else 200)
             case _:
                 raise ProblemError(405, "method_not_allowed", f"{request.method} is not allowed here")
 
@@ -575,7 +591,7 @@ def _kind(path: str) -> str:
         return "lease"
     if len(parts) == 4 and parts[1] == "runs" and parts[3] in _LEASE_KINDS:
         return parts[3]
-    return parts[1] if len(parts) >= 2 else "service"
+    return parts[1].partition(":")[0] if len(parts) >= 2 else "service"
 
 
 def _version(request: web.Request) -> int | None:

@@ -72,6 +72,9 @@ class FakeJob:
     state: str = "active"
     paused: dict[str, Any] | None = None
     next_run: float | None = None
+    skipped: set[str] = field(default_factory=set)
+    created_at: str = ""
+    updated_at: str = ""
 
 
 @dataclass
@@ -111,6 +114,9 @@ class FakeRun:
     failures: int = 0
     releases: int = 0
     refusals: int = 0
+    closed_at: str | None = None
+    replay_of: str | None = None
+    replayed: bool = False
 
 
 class Memory:
@@ -120,7 +126,8 @@ class Memory:
         self.clock = clock
         self.jobs: dict[str, FakeJob] = {}
         self.runs: dict[str, FakeRun] = {}
-        self.queues: dict[str, dict[str, Any]] = {"default": {"version": 1}}
+        self.queues: dict[str, dict[str, Any]] = {"default": {"version": 0}}
+        self.tenants: dict[str, dict[str, Any]] = {}
         self._auto_create_queues = auto_create_queues
         self._retry_delay_seconds = retry_delay_seconds
         self._keys: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -189,7 +196,7 @@ class Memory:
         if not self._auto_create_queues:
             detail = f"queue: {queue!r} does not exist; create it with PUT /v1/queues/{queue}"
             raise ProblemError(status, "unknown_queue", detail, field="queue")
-        self.queues[queue] = {"version": 1}
+        self.queues[queue] = {"version": 0}
 
     def create_job(self, body: Mapping[str, Any], key: str | None) -> tuple[dict[str, Any], bool]:
         """Create a job; return its answer and whether it repeats an earlier one."""
@@ -220,13 +227,13 @@ class Memory:
         job = self.jobs.get(job_id)
         if job is None or job.state == "deleted":
             if version is not None:
-                raise self._version_mismatch(job)
+                raise self.version_mismatch(job)
             return self._store(job_id, definition), True
         same = {**job.definition, "jobId": None} == {**definition, "jobId": None}
         if same:
             return self._job_answer(job), False
         if create_only or (version is not None and version != job.version):
-            raise self._version_mismatch(job)
+            raise self.version_mismatch(job)
         return self._store(job_id, definition), False
 
     def patch_job(self, job_id: str, body: Mapping[str, Any], *, version: int | None) -> dict[str, Any]:
@@ -241,7 +248,7 @@ class Memory:
         if merged == {name: value for name, value in job.definition.items() if name != "jobId"}:
             return self._job_answer(job)
         if version is not None and version != job.version:
-            raise self._version_mismatch(job)
+            raise self.version_mismatch(job)
         return self._store(job_id, self.check_definition(merged))
 
     def delete_job(self, job_id: str, *, version: int | None) -> dict[str, Any]:
@@ -251,7 +258,7 @@ class Memory:
             raise ProblemError(404, "job_not_found", f"no job {job_id}")
         if job.state != "deleted":
             if version is not None and version != job.version:
-                raise self._version_mismatch(job)
+                raise self.version_mismatch(job)
             job.state, job.next_run = "deleted", None
             job.version += 1
             for run in self.runs.values():
@@ -266,46 +273,31 @@ class Memory:
             raise ProblemError(404, "job_not_found", f"no job {job_id}")
         return job
 
+    def known_job(self, job_id: str) -> FakeJob:
+        """Return a job, also one that was deleted; raises ProblemError."""
+        if job_id not in self.jobs:
+            raise ProblemError(404, "job_not_found", f"jobId: there is no job {job_id!r}", field="jobId")
+        return self.jobs[job_id]
+
     def job_object(self, job: FakeJob, *, payload: bool = True) -> dict[str, Any]:
         """Return the job object of the contract."""
         state = "paused" if job.paused and job.state == "active" else job.state
         open_runs = sum(r.job_id == job.job_id and r.state != "closed" for r in self.runs.values())
+        gone = job.state == "deleted"
         value = {
-            **job.definition,
+            **({"queue": job.definition["queue"]} if gone else job.definition),
             **self._job_answer(job),
             "tenant": "default",
             "state": state,
             "paused": job.paused,
             "openRuns": open_runs,
+            "createdAt": job.created_at,
+            "updatedAt": job.updated_at,
         }
+        value.pop("consistencyToken")
         if not payload:
             value.pop("payload", None)
         return value
-
-    def pause(self, job_id: str, body: Mapping[str, Any]) -> FakeJob:
-        """Pause a job."""
-        job = self.job(job_id)
-        since = self.wall() if job.paused is None else job.paused["since"]
-        job.paused = {"since": since, **body}
-        return job
-
-    def resume(self, job_id: str) -> FakeJob:
-        """Resume a job."""
-        job = self.job(job_id)
-        job.paused = None
-        return job
-
-    def trigger(self, job_id: str, body: Mapping[str, Any], key: str | None) -> FakeRun:
-        """Open a run now; the same key opens the same run."""
-        job = self.job(job_id)
-        suffix = hashlib.sha256(key.encode()).hexdigest()[:16] if key else str(next(self._numbers))
-        run_id = f"run_{job_id}_t{suffix}"
-        run = self.runs.get(run_id)
-        if run is None:
-            run = self.open_run(job, run_id, origin="trigger", scheduled_for=self.wall())
-            if "payload" in body:
-                run.payload = body["payload"]
-        return run
 
     def open_run(self, job: FakeJob, run_id: str, *, origin: str, scheduled_for: str) -> FakeRun:
         """Open a run of a job."""
@@ -327,10 +319,51 @@ class Memory:
         self.runs[run_id] = run
         return run
 
+    def copy_run(self, old: FakeRun, run_id: str) -> FakeRun:
+        """Open a replay of a dead run."""
+        kept = (
+            "job_id",
+            "queue",
+            "task",
+            "scheduled_for",
+            "payload",
+            "lane",
+            "timeout_seconds",
+            "max_attempts",
+            "labels",
+        )
+        run = FakeRun(
+            run_id=run_id,
+            origin="replay",
+            replay_of=old.run_id,
+            due_at=self.clock.monotonic(),
+            **{name: getattr(old, name) for name in kept},
+        )
+        self.runs[run_id] = run
+        return run
+
+    def define_again(self, job: FakeJob) -> None:
+        """Bring a deleted job back under a new version."""
+        job.state = "active"
+        self._store(job.job_id, dict(job.definition))
+
+    def next_run_at(self, job: FakeJob) -> str | None:
+        """Return the next occurrence that will run, as far as the fake knows schedules."""
+        if job.state == "deleted":
+            return None
+        if job.next_run is not None:
+            return None if self.wall(job.next_run) in job.skipped else self.wall(job.next_run)
+        if "schedule" not in job.definition:
+            return None
+        found = self.preview(job.definition, None, len(job.skipped) + 1)["occurrences"]
+        return next((one["at"] for one in found if one["at"] not in job.skipped), None)
+
     def _store(self, job_id: str, definition: dict[str, Any]) -> dict[str, Any]:
         old = self.jobs.get(job_id)
         job = FakeJob(job_id, definition, version=old.version + 1 if old else 1)
         job.paused = old.paused if old and old.state != "deleted" else None
+        job.updated_at = self.wall()
+        job.created_at = old.created_at if old else job.updated_at
         now = self.clock.monotonic()
         if "delaySeconds" in definition:  # counts from its acceptance, and is an instant from then on
             job.next_run = now + definition.pop("delaySeconds")
@@ -342,16 +375,16 @@ class Memory:
         return self._job_answer(job)
 
     def _job_answer(self, job: FakeJob) -> dict[str, Any]:
-        next_at = None if job.next_run is None else self.wall(job.next_run)
         return {
             "jobId": job.job_id,
             "version": job.version,
-            "nextRunAt": next_at,
+            "nextRunAt": self.next_run_at(job),
             "state": job.state,
             "warnings": [],
+            "consistencyToken": f"{job.job_id}@{job.version}",
         }
 
-    def _version_mismatch(self, job: FakeJob | None) -> ProblemError:
+    def version_mismatch(self, job: FakeJob | None) -> ProblemError:
         version = 0 if job is None else job.version
         detail = f"If-Match: the job has version {version}; read it again and repeat your edit"
         return ProblemError(412, "version_mismatch", detail, field="If-Match", version=version)
@@ -447,6 +480,7 @@ class Memory:
             detail = f"result: more than {RESULT_BYTES_MAX} bytes"
             raise ProblemError(413, "result_too_large", detail, field="result", limit=RESULT_BYTES_MAX)
         run.state, run.outcome, run.result = "closed", "ran", item.get("result")
+        run.closed_at = self.wall()
         run.completions += 1
         return {"outcome": "ran"}
 
@@ -462,6 +496,7 @@ class Memory:
         else:
             run.state, run.due_at = "retrying", self.clock.monotonic() + self._retry_delay_seconds
             return {"outcome": None, "nextAttemptAt": self.wall(run.due_at)}
+        run.closed_at = self.wall()
         return {"outcome": run.outcome, "nextAttemptAt": None}
 
     def _release(self, run: FakeRun, _item: Mapping[str, Any]) -> dict[str, Any]:
@@ -475,6 +510,7 @@ class Memory:
             run.attempt -= 1
         if run.attempt >= run.max_attempts:
             run.state, run.outcome, run.reason = "closed", "dead", "max_attempts"
+            run.closed_at = self.wall()
         else:
             run.state, run.due_at = "ready", self.clock.monotonic()
         run.error = end
@@ -499,24 +535,16 @@ class Memory:
             run.cancel_reason = run.cancel_reason or reason
         elif run.state != "closed":
             run.state, run.outcome, run.reason = "closed", "cancelled", reason
+            run.closed_at = self.wall()
         elif run.outcome != "cancelled":
             detail = f"the run has ended: {run.outcome}"
             raise ProblemError(409, "run_closed", detail, outcome=run.outcome)
         return run
 
-    def replay(self, run_id: str) -> FakeRun:
-        """Open a dead run again."""
-        run = self.run(run_id)
-        if run.outcome != "dead":
-            raise ProblemError(409, "run_closed", "only dead runs can be replayed", outcome=run.outcome)
-        run.state, run.outcome, run.reason, run.due_at = "ready", None, None, self.clock.monotonic()
-        run.max_attempts += run.attempt
-        return run
-
     def run_object(self, run: FakeRun) -> dict[str, Any]:
         """Return the run object of the contract."""
         value = {_camel(f.name): getattr(run, f.name) for f in dataclasses.fields(run)}
-        hidden = {"dueAt", "ended", "heard", "token", "cancelReason", "leaseEndsAt", "retryable"}
+        hidden = {"dueAt", "ended", "heard", "token", "cancelReason", "leaseEndsAt", "retryable", "replayed"}
         value = {name: member for name, member in value.items() if name not in hidden}
         return {
             **value,
@@ -536,12 +564,45 @@ class Memory:
         return {
             "queue": queue,
             "tenant": "default",
+            "description": "",
+            "maxRunning": None,
+            "maxLeaseRatePerSecond": None,
             **self.queues[queue],
             "workersPolling": polling,
             "ready": lanes,
             "leased": sum(run.state == "leased" for run in runs),
             "retrying": sum(run.state == "retrying" for run in runs),
         }
+
+    def put_queue(self, queue: str, body: Mapping[str, Any], *, version: int | None) -> bool:
+        """Create a queue or replace its settings; return whether nobody had declared it."""
+        old = self.queues.get(queue, {"version": 0})
+        self.queues[queue] = self._settings(old, body, version, "queue")
+        return bool(old["version"] == 0)
+
+    def tenant_object(self, tenant: str) -> dict[str, Any]:
+        """Return a tenant's limits; raises ProblemError for another tenant than the fake's one."""
+        if tenant != "default":
+            raise ProblemError(403, "forbidden", f"tenant: the token is not of tenant {tenant}", field="tenant")
+        limits = {"version": 0, "pendingCap": None, "maxLeaseRatePerSecond": None, "weight": None}
+        return {"tenant": tenant, **limits, **self.tenants.get(tenant, {})}
+
+    def put_tenant(self, tenant: str, body: Mapping[str, Any], *, version: int | None) -> dict[str, Any]:
+        """Replace a tenant's limits."""
+        old = self.tenant_object(tenant)
+        self.tenants[tenant] = self._settings(
+            self.tenants.get(tenant, {"version": old["version"]}), body, version, "tenant"
+        )
+        return self.tenant_object(tenant)
+
+    def _settings(self, old: dict[str, Any], body: Mapping[str, Any], version: int | None, what: str) -> dict[str, Any]:
+        new = {**body, "version": old["version"] + 1}
+        if old["version"] and {**new, "version": 0} == {**old, "version": 0}:
+            return old
+        if version is not None and version != old["version"]:
+            detail = f"If-Match: the {what} is at version {old['version']}, not {version}; read it again"
+            raise ProblemError(412, "version_mismatch", detail, field="If-Match", version=old["version"])
+        return new
 
     def preview(self, definition: Mapping[str, Any], start: str | None, count: int) -> dict[str, Any]:
         """Return occurrences of an interval or a single instant; other forms are not computed here, and say so."""

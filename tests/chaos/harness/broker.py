@@ -11,7 +11,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Self
 
-from streams.kafka_dev import HOST, KafkaCluster, PortTakenError, free_ports
+from streams.kafka_dev import HOST, KafkaCluster, PortTakenError, free_ports, port_is_free, wait_until
 from tests.chaos.harness.cluster import BROKER
 from tests.chaos.harness.proxy import Door, Network
 
@@ -117,6 +117,8 @@ class Broker:
 
     def start(self) -> None:
         """Start it again on the same data; returns when it answers."""
+        # A JVM that was killed is a zombie first, and gives its ports back when the last of its threads has ended.
+        assert wait_until(lambda: port_is_free(self._node.ports.broker), RESTART_TIMEOUT_S), "its port is taken"
         with _environment(self._env):
             self._node.launch(tethered=True)
         self._node.wait_ready(RESTART_TIMEOUT_S)

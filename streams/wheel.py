@@ -28,7 +28,10 @@ was. After a large step the owner calls `rewind`, which lays everything out anew
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SLOT_MS: Final = 10
 """A tenth of what a person notices, and a run's whole way takes longer."""
@@ -54,6 +57,9 @@ class TimingWheel:
         while _SLOTS**levels <= horizon_ms // slot_ms + 1:
             levels += 1
         self._levels: list[list[_Slot]] = [[{} for _ in range(_SLOTS)] for _ in range(levels)]
+        self._used: list[int] = [0] * levels
+        """A bit for each slot of a level that may hold something: a wheel with little in it is passed over at once.
+        Set by what goes in, cleared by who finds the slot empty."""
         self._overdue: _Slot = {}
         self._slot_of: dict[str, _Slot] = {}
         self._now_ms = now_ms
@@ -142,11 +148,11 @@ class TimingWheel:
         starts = []
         for level, slots in enumerate(self._levels):
             shift = level * _BITS
-            here = self._tick >> shift
-            for ahead in range(1, _SLOTS + 1):
-                if slots[(here + ahead) & _MASK]:
-                    starts.append(((here + ahead) << shift) * self._slot_ms)
+            for number in self._used_from(level, (self._tick >> shift) + 1):
+                if slots[number & _MASK]:
+                    starts.append((number << shift) * self._slot_ms)
                     break
+                self._used[level] &= ~(1 << (number & _MASK))
         return min(starts)
 
     def rewind(self, now_ms: int) -> list[str]:
@@ -158,6 +164,7 @@ class TimingWheel:
         entries = [(key, slot[key]) for key, slot in self._slot_of.items()]
         for slot in (self._overdue, *(slot for level in self._levels for slot in level)):
             slot.clear()
+        self._used = [0] * len(self._levels)
         self._slot_of.clear()
         self._now_ms = now_ms
         self._tick = now_ms // self._slot_ms
@@ -173,7 +180,9 @@ class TimingWheel:
             while ahead >= _SLOTS:
                 ahead >>= _BITS
                 level += 1
-            slot = self._levels[level][(tick >> level * _BITS) & _MASK]
+            index = (tick >> level * _BITS) & _MASK
+            self._used[level] |= 1 << index
+            slot = self._levels[level][index]
         slot[key] = deadline_ms
         self._slot_of[key] = slot
 
@@ -186,13 +195,25 @@ class TimingWheel:
             # emptied when it began, and what its slot holds now belongs to one full turn later.
             first = self._tick if level == 0 else (self._tick >> shift) + 1
             last = tick >> shift
-            for number in range(first, min(last, first + _MASK) + 1):
+            for number in self._used_from(level, first):
+                if number > last:
+                    break
                 slot = slots[number & _MASK]
-                if slot:
-                    passed.extend(slot.items())
-                    slot.clear()
+                passed.extend(slot.items())
+                slot.clear()
+                self._used[level] &= ~(1 << (number & _MASK))
         self._tick = tick
         return passed
+
+    def _used_from(self, level: int, first: int) -> Iterator[int]:
+        """Give the numbers of the slots that may hold something, one full turn from `first` on."""
+        turn = first & _MASK
+        used = self._used[level]
+        ahead = (used >> turn) | (used << (_SLOTS - turn)) & (1 << _SLOTS) - 1
+        while ahead:
+            lowest = ahead & -ahead
+            ahead ^= lowest
+            yield first + lowest.bit_length() - 1
 
     def _take_due(self, slot: _Slot, now_ms: int, expired: list[tuple[int, str]]) -> None:
         due = [(deadline_ms, key) for key, deadline_ms in slot.items() if deadline_ms <= now_ms]

@@ -74,6 +74,7 @@ class Surroundings(msgspec.Struct, kw_only=True):
     commands_topic: str
     replies_topic: str
     tell_owners: Callable[[Demand], None]
+    demand_every_ms: float = DEMAND_EVERY_MS
     calm: Callable[[], bool] = lambda: False
     """Whether nothing is due for a while: nobody's demand matters then, and gateways need not tell it."""
 
@@ -231,14 +232,15 @@ class Gateway:
         """Publish demand from now on, every second until it is calm."""
         if not self._publishes:
             self._publishes = True
-            self.around.world.at(self.around.world.rng.uniform(0, DEMAND_EVERY_MS), self._publish)
+            self.around.world.at(self.around.world.rng.uniform(0, 1_000.0), self._publish)
 
     def _publish(self) -> None:
         world = self.around.world
         self._publishes = self.alive and not self.around.calm()
-        if self._publishes:
-            world.at(DEMAND_EVERY_MS, self._publish)
-        if not self.alive or world.rng.random() < self.around.habits.message_lost:
+        if not self._publishes:
+            return
+        world.at(self.around.demand_every_ms, self._publish)
+        if world.rng.random() < self.around.habits.message_lost:
             return
         slots = Counter(worker.line for worker in self.workers if worker.waits)
         queues = [QueueDemand(tenant=line[0], queue=line[1], slots=slots[line]) for line in self._lines]

@@ -45,6 +45,9 @@ HOUR_MS: Final = 3_600_000.0
 DEMAND_AHEAD_MS: Final = 3_000
 """Gateways tell their demand this long before a deadline: the look-ahead of offers, and a lost message."""
 
+DEMAND_EVERY_MS: Final = 2_000.0
+"""Half as often as gateways do; owners forget what is older than 5 seconds."""
+
 JOBS_MAX: Final = 1_000
 """More than a partition of these plans has."""
 
@@ -67,9 +70,9 @@ class LongPlan(Plan, frozen=True, kw_only=True):
     partitions: int = 3
     owners: int = 2
     workers: int = 9
-    jobs: int = 30
-    fault_every_ms: float = 40 * MINUTE_MS
-    change_every_ms: float = 25 * MINUTE_MS
+    jobs: int = 16
+    fault_every_ms: float = HOUR_MS
+    change_every_ms: float = 45 * MINUTE_MS
     heal_ms: float = HOUR_MS
     """Long enough for what `catch_up all` still has to run, and for a fixed wait of 20 minutes."""
     slow: float = 0.05
@@ -95,6 +98,7 @@ class LongFleet(Fleet):
     def __init__(self, plan: LongPlan) -> None:
         super().__init__(plan)
         self.around.calm = self._calm
+        self.around.demand_every_ms = DEMAND_EVERY_MS
         self._stir_at_ms = float("inf")
         self._wanted: WeakKeyDictionary[Shard, tuple[int, float]] = WeakKeyDictionary()
         self._zone_versions: list[ZoneData] = []

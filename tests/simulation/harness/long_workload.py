@@ -1,4 +1,4 @@
-"""What teams have and do over days: sparse schedules, nights in which clocks change, every command, single and in bulk."""
+"""What teams have and do over days: sparse schedules over changes of clocks, and every command, single and in bulk."""
 
 from __future__ import annotations
 

@@ -126,6 +126,7 @@ class Fleet:
     idle_wait_ms = IDLE_WAIT_MS
     scheduler = SchedulerSettings(open_runs_max=16)
     limits = Limits(open_runs_max=16)
+
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.world = World(plan.seed, self.starts_ms[plan.seed % len(self.starts_ms)])

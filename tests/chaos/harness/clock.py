@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 FILE_VARIABLE: Final = "CHAOS_CLOCK"
 PATCH_VARIABLE: Final = "CHAOS_CLOCK_PATCHED"
-SOURCE: Final = Path(__file__).resolve().parents[1] / "clock_shim.c"
+CHECKOUT: Final = Path(__file__).resolve().parents[3]
+SOURCE: Final = CHECKOUT / "tests" / "chaos" / "clock_shim.c"
 LAYOUT: Final = struct.Struct("=qqq")
 COMPILE_TIMEOUT_S: Final = 120.0
 

@@ -37,10 +37,13 @@ TOLERANCE_S: Final = 5.0
 class ClockFaults:
     """The kinds of this family."""
 
-    def __init__(self, campaign: Campaign, healing: Healing, clocks: Clocks) -> None:
+    def __init__(
+        self, campaign: Campaign, healing: Healing, clocks: Clocks, *, off_s: tuple[float, float] = OFF_S
+    ) -> None:
         self._campaign = campaign
         self._healing = healing
         self._clocks = clocks
+        self._off_s = off_s
         self.kinds: dict[str, Callable[[], None]] = {
             "clock_forward": lambda: self._step("clock_forward", HOUR_S),
             "clock_back": lambda: self._step("clock_back", -HOUR_S),
@@ -51,14 +54,14 @@ class ClockFaults:
 
     def _step(self, kind: str, offset_s: float, *, everybody: bool = False) -> None:
         victims = self._victims(everybody=everybody)
-        seconds = self._campaign.rng.uniform(*OFF_S)
+        seconds = self._campaign.rng.uniform(*self._off_s)
         for victim in victims:
             self._clocks.of(victim.name).step(offset_s)
         self._off(kind, victims, seconds, lambda skew_s: abs(skew_s - offset_s) < TOLERANCE_S)
 
     def _drift(self) -> None:
         victims = self._victims(everybody=False)
-        rate, seconds = self._campaign.rng.choice(RATES), self._campaign.rng.uniform(*OFF_S)
+        rate, seconds = self._campaign.rng.choice(RATES), self._campaign.rng.uniform(*self._off_s)
         for victim in victims:
             self._clocks.of(victim.name).drift(rate)
         self._off("clock_drift", victims, seconds, lambda skew_s: skew_s * rate > abs(rate))

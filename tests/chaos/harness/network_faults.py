@@ -39,10 +39,13 @@ TAKEN_OVER_TIMEOUT_S: Final = 60.0
 class NetworkFaults:
     """The kinds of this family."""
 
-    def __init__(self, campaign: Campaign, broker: Broker, healing: Healing) -> None:
+    def __init__(
+        self, campaign: Campaign, broker: Broker, healing: Healing, *, slow_s: tuple[float, float] = SLOW_S
+    ) -> None:
         self._campaign = campaign
         self._broker = broker
         self._healing = healing
+        self._slow_s = slow_s
         self.kinds: dict[str, Callable[[], None]] = {
             "net_slow": self.slow,
             "net_cut": self.cut,
@@ -60,7 +63,7 @@ class NetworkFaults:
         """Give one owner a slow link with little bandwidth."""
         rng = self._campaign.rng
         way = Way(latency_s=rng.uniform(*LATENCY_S), bytes_per_s=rng.uniform(*BYTES_PER_S))
-        self._one("net_slow", Rule(up=way, down=way), rng.uniform(*SLOW_S), "frames_delayed")
+        self._one("net_slow", Rule(up=way, down=way), rng.uniform(*self._slow_s), "frames_delayed")
 
     def cut(self, *, sessions: float | None = None) -> None:
         """Cut one owner off: nothing comes through, or connections are refused."""

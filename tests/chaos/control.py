@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.chaos.harness import clock
@@ -60,8 +59,7 @@ class Control:
 
     def write(self, what: str, **fields: object) -> None:
         """Add a line to the journal; it is with the kernel when this returns."""
-        at_ms = (time.time_ns() - clock.offset_ns()) // 1_000_000  # the machine's, whatever this process believes
-        line = {"what": what, "at_ms": at_ms, "pid": os.getpid(), **fields}
+        line = {"what": what, "at_ms": clock.judged_ms(), "pid": os.getpid(), **fields}
         self._journal.write(json.dumps(line) + "\n")
 
     def _read(self) -> None:

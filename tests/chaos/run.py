@@ -1,7 +1,9 @@
 """A random mix of faults for a given time, then healing, judgement, and figures. `make chaos FOR=600 SEED=3` calls it.
 
 python -m tests.chaos.run --for SECONDS --seed N [--session-ms 6000] [--schedulers 2] [--kinds kill,freeze] [--keep DIR]
-    [--results FILE]
+    [--results FILE] [--broker-off SECONDS]
+
+`--broker-off`: the broker's clock is so many seconds away from everybody's (needs a C compiler).
 
 It starts a Kafka of its own, prints every fault with its time and how long healing took, and ends with the checker's
 table and a table of time without dispatch by kind of fault. Exit code 1 on any violation. The same seed gives the same
@@ -13,6 +15,7 @@ order of faults. A line of figures is added to `--results`, by default .horolog/
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import tempfile
@@ -26,7 +29,7 @@ from tests.chaos.figures import table, totals
 from tests.chaos.harness.broker import Broker
 from tests.chaos.harness.broker_faults import BrokerFaults
 from tests.chaos.harness.campaign import Campaign
-from tests.chaos.harness.clock import Clocks, build_shim
+from tests.chaos.harness.clock import BROKER_OFF_VARIABLE, Clocks, build_shim
 from tests.chaos.harness.clock_faults import ClockFaults
 from tests.chaos.harness.cluster import CHECKOUT, Cluster
 from tests.chaos.harness.driver import Driver, Load
@@ -63,6 +66,7 @@ def main() -> int:
     parser.add_argument("--session-ms", type=int, default=6_000)
     parser.add_argument("--schedulers", type=int, default=2)
     parser.add_argument("--kinds", default="")
+    parser.add_argument("--broker-off", type=float, default=0.0)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--results", type=Path, default=CHECKOUT / ".horolog" / "chaos-results.jsonl")
     chosen = parser.parse_args()
@@ -70,8 +74,19 @@ def main() -> int:
     say(", ".join(f"{name} {version}" for name, version in versions().items()))
     with tempfile.TemporaryDirectory(prefix="horolog-chaos-") as scratch:
         root = chosen.keep or Path(scratch)
-        with Broker(Path(scratch) / "kafka", doors=chosen.schedulers + 3) as broker:
+        env = _clock_of_the_broker(root, chosen.broker_off) if chosen.broker_off else {}
+        with Broker(Path(scratch) / "kafka", doors=chosen.schedulers + 3, env=env) as broker:
             return campaign(broker, root, chosen)
+
+
+def _clock_of_the_broker(root: Path, off_s: float) -> dict[str, str]:
+    shim = build_shim(root / "clocks")
+    if shim is None:
+        sys.exit("--broker-off needs a C compiler")
+    os.environ[BROKER_OFF_VARIABLE] = str(off_s)
+    clocks = Clocks(root / "clocks", shim)
+    clocks.of("broker").step(off_s)
+    return clocks.environment("broker")
 
 
 def campaign(broker: Broker, root: Path, chosen: argparse.Namespace) -> int:
@@ -94,7 +109,8 @@ def campaign(broker: Broker, root: Path, chosen: argparse.Namespace) -> int:
         healing = Healing(cluster)
         faults.kinds |= BrokerFaults(faults, broker, healing).kinds
         faults.kinds |= NetworkFaults(faults, broker, healing).kinds
-        faults.kinds |= ClockFaults(faults, healing, clocks).kinds
+        if not chosen.broker_off:  # else every scheduler is as far off already
+            faults.kinds |= ClockFaults(faults, healing, clocks).kinds
         fleet = stack.enter_context(Fleet(cluster, driver, seed=chosen.seed))
         gateway_faults, log_faults = GatewayFaults(faults, fleet), LogFaults(faults)
         faults.kinds |= gateway_faults.kinds | log_faults.kinds

@@ -12,12 +12,12 @@ import asyncio
 import json
 import random
 import sys
-import time
 from pathlib import Path
 from typing import Final
 
 import horolog
 from tests.chaos.control import end_with_parent
+from tests.chaos.harness.clock import judged_ms
 
 SLOTS: Final = 4
 VISIBILITY_S: Final = 15.0
@@ -39,7 +39,7 @@ def main(url: str, queue: str, worker_id: str, journal: Path) -> None:
             "attempt": run.attempt,
             "lease_token": run.lease_token,
             "scheduled_at_ms": int(run.scheduled_for.timestamp() * 1000),
-            "at_ms": time.time_ns() // 1_000_000,
+            "at_ms": judged_ms(),
         }
         lines.write(json.dumps(line) + "\n")
 

@@ -22,6 +22,9 @@ FILE_VARIABLE: Final = "CHAOS_CLOCK"
 PATCH_VARIABLE: Final = "CHAOS_CLOCK_PATCHED"
 CHECKOUT: Final = Path(__file__).resolve().parents[3]
 SOURCE: Final = CHECKOUT / "tests" / "chaos" / "clock_shim.c"
+BROKER_OFF_VARIABLE: Final = "CHAOS_BROKER_OFF_S"
+"""How far the broker's clock is from the machine's in this run, for the harness and the programs that it starts."""
+
 LAYOUT: Final = struct.Struct("=qqq")
 COMPILE_TIMEOUT_S: Final = 120.0
 
@@ -95,6 +98,15 @@ def offset_ns(environ: Mapping[str, str] = os.environ) -> int:
     at_ns, rate_ppb, since_ns = LAYOUT.unpack(Path(name).read_bytes())
     shift_ns: int = at_ns + (time.monotonic_ns() - since_ns) * rate_ppb // 1_000_000_000
     return shift_ns
+
+
+def judged_ms(environ: Mapping[str, str] = os.environ) -> int:
+    """Give the time of all journals: the broker's, which stamps the log that they are judged with.
+
+    That is the machine's, but in a run whose broker is apart; and never what a clock of this process was set to.
+    """
+    off_ns = round(float(environ.get(BROKER_OFF_VARIABLE, "0")) * 1e9)
+    return (time.time_ns() - offset_ns(environ) + off_ns) // 1_000_000
 
 
 def patched(environ: Mapping[str, str] = os.environ) -> bool:

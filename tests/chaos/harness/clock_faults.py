@@ -1,7 +1,7 @@
 """Wall clocks of schedulers that step by an hour, either way, or drift; of one process, or of all of them together.
 
-If all schedulers are off by the same hour, it is the broker that is apart: nothing tells the two apart. A broker
-that steps its own clock is another matter, see `BrokerClockFaults`.
+If all schedulers are off by the same hour, it is the broker that is apart, for them. A broker that is an hour apart
+from everything for a whole run is `tests.chaos.run --broker-off`.
 
 What must hold: nothing early, lost or twice (the checker), and a skew of over a second is told (`clock_skewed`).
 """

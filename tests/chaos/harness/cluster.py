@@ -23,6 +23,7 @@ from schemas.config import env_name, load_settings
 from streams.audit.journals import Fault
 from streams.kafka_dev import free_ports, wait_until
 from streams.topic_admin import create_topics
+from tests.chaos.harness.clock import BROKER_OFF_VARIABLE, judged_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -55,8 +56,8 @@ BROKER: Final = {"group.min.session.timeout.ms": "1000", "log.cleaner.backoff.ms
 
 
 def now_ms() -> int:
-    """Wall time, the clock of all journals."""
-    return time.time_ns() // 1_000_000
+    """Wall time by the clock of all journals."""
+    return judged_ms()
 
 
 class Scheduler:
@@ -228,6 +229,7 @@ class Cluster:
             "PYTHONPATH": str(CHECKOUT),
             "PYTHONUNBUFFERED": "1",
             "PYTHONHASHSEED": "0",
+            BROKER_OFF_VARIABLE: os.environ.get(BROKER_OFF_VARIABLE, "0"),
             **{
                 env_name(name): value
                 for name, value in {

@@ -189,19 +189,26 @@ class BackfillStartedAnswer(Answer, frozen=True, kw_only=True):
 
 
 class BackfillAnswer(Answer, frozen=True, kw_only=True):
-    """How far a backfill is. Of an ended one only the id is remembered."""
+    """How far a backfill is. `runs` is how many slots its range held when it began, `open` how many of its runs are."""
 
     backfill_id: str
     state: Literal["running", "ended"]
-    opened: int | None
-    remaining: int | None
+    ended_by: Literal["completed", "stopped", "deleted"] | None
+    runs: int
+    opened: int
+    open: int
+    remaining: int
     next_at: str | None
-    to: str | None
-    max_concurrent: int | None
+    from_: str = msgspec.field(name="from")
+    to: str
+    max_concurrent: int
+    rate_per_second: float | None
+    started_at: str
+    ended_at: str | None
 
 
 class BackfillsAnswer(Answer, frozen=True, kw_only=True):
-    """Those that are going, and the ids of the last ones that ended."""
+    """Those that are going, and the last ones that ended, newest first."""
 
     job_id: str
     backfills: list[BackfillAnswer]

@@ -53,7 +53,10 @@ def build_app(gateway: Gateway) -> web.Application:
         client_max_size=gateway.limits.body_bytes_batch_max, middlewares=[_unknown_routes(gateway, minted)]
     )
     for route in ROUTES:
-        app.router.add_route(route.method, route.path, _serve(route, gateway, minted))
+        handler = _serve(route, gateway, minted)
+        app.router.add_route(route.method, route.path, handler)
+        if route.method == "GET":
+            app.router.add_route("HEAD", route.path, handler)  # the same answer without its body (RFC 9110)
     return app
 
 

@@ -97,6 +97,7 @@ class JobBody(Body, frozen=True, kw_only=True):
     max_runs: int | UnsetType | None = UNSET
     jitter_seconds: float | UnsetType | None = UNSET
     calendars: list[str | CalendarRef] | UnsetType | None = UNSET
+    paused: bool | UnsetType | None = UNSET
 
 
 class PreviewBody(JobBody, frozen=True, kw_only=True):
@@ -141,6 +142,7 @@ class BackfillBody(Body, frozen=True, kw_only=True):
     from_: str = msgspec.field(name="from")
     to: str
     max_concurrent: int = 1
+    rate_per_second: float | None = None
     dry_run: bool = False
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -222,6 +222,37 @@ def replay_id_of_run(run_id: str) -> str:
 def correlation_id_of_key(tenant: str, action: str, idempotency_key: str) -> str:
     """Derive the correlation id of a bulk change with an Idempotency-Key."""
     return f"c-{_digest('bulk', tenant, action, idempotency_key)[:16]}"
+
+
+class KeyFields(TypedDict, total=False):
+    """A command's members for the call's Idempotency-Key; none without a key."""
+
+    key: str
+    body: str
+    memo: bytes
+
+
+def key_fields(key: str | None, body: bytes, *belongs_to: str) -> KeyFields:
+    """Give digests of the key, with what it belongs to, and of the body."""
+    if key is None:
+        return {}
+    return {"key": _digest("key", *belongs_to, key), "body": body_hash(body)[:32]}
+
+
+def bulk_key_fields(key: str | None, body: bytes, *belongs_to: str) -> KeyFields:
+    """Give the same for a bulk call, whose pages and dry run are one request: `cursor` and `dryRun` do not count."""
+    if key is None:
+        return {}
+    fields = msgspec.json.decode(body)
+    rest = {name: value for name, value in fields.items() if name not in ("cursor", "dryRun")}
+    return key_fields(key, msgspec.json.encode(rest), *belongs_to)
+
+
+def standing(body: JobBody) -> Literal["", "active", "paused"]:
+    """Give what the body wants the job to be; `paused` null or left out wants nothing."""
+    if body.paused is UNSET or body.paused is None:
+        return ""
+    return "paused" if body.paused else "active"
 
 
 def body_hash(body: bytes) -> str:

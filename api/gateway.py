@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from api.auth import Auth, Caller
     from api.cursors import Shown
     from api.dispatch.client import DispatchClient
-    from api.queries import OwnerQueries
+    from api.queries import OwnerQueries, SeenJob
     from streams.core.state import Job
 
 READ_AGAIN_MS: Final = 20
@@ -85,13 +85,13 @@ class Gateway:
         """Note a confirmed write, for reads that follow."""
         self.recent.wrote(job_id, version, self.client.clock.monotonic_ms())
 
-    async def job(self, job_id: str, caller: Caller, *, until: Callable[[Job], bool] | None = None) -> Job:
+    async def job(self, job_id: str, caller: Caller, *, until: Callable[[Job], bool] | None = None) -> SeenJob:
         """Read a job, as new as what was written here. `until`: read again (bounded) until it holds.
 
         Raises Problem `job_not_found`, `forbidden`, `no_owner`.
         """
         version = self.recent.version(job_id, self.client.clock.monotonic_ms())
-        job: Job | None = None
+        job: SeenJob | None = None
         for attempt in range(READ_AGAIN_MAX):
             if attempt:
                 await asyncio.sleep(READ_AGAIN_MS / 1000)

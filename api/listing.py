@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from api.gateway import Gateway
     from api.http_call import HttpCall
+    from api.queries import SeenJob
     from streams.core.job_filter import JobStanding
-    from streams.core.state import Job
 
 LIST_DEFAULT: Final = 100
 LIST_MAX: Final = 1_000
@@ -62,7 +62,7 @@ class Walk:
         """Whether there is nothing behind `place`."""
         return self.place.partition >= self._gateway.limits.partitions
 
-    async def jobs(self) -> AsyncIterator[Job]:
+    async def jobs(self) -> AsyncIterator[SeenJob]:
         """Give one job after the other; each moves `place` behind it before it is given. Raises Problem `no_owner`."""
         for _ in range(PAGES_MAX):
             if self.ended:

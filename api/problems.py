@@ -21,6 +21,7 @@ TYPE_PREFIX: Final = "https://horolog.invalid/problems/"
 STATUS: Final = MappingProxyType(
     {
         "bad_json": (400, "The body is not a JSON object"),
+        "bad_request": (400, "The request is not HTTP"),
         "bad_header": (400, "A header or query parameter cannot be read"),
         "bad_path": (400, "A name in the path is not a name"),
         "unauthorized": (401, "A known service token is needed"),

@@ -7,6 +7,8 @@ milliseconds behind a reply that was just read; `Gateway.job` reads again where 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations at run time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from urllib.parse import quote
 
@@ -18,7 +20,7 @@ from streams.core.definition import Definition
 from streams.core.state import Job, JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from api.dispatch.client import DispatchClient
     from streams.core.job_filter import JobFilter
@@ -29,10 +31,19 @@ QUERY_TIMEOUT_S: Final = 5.0
 CONNECTIONS_PER_OWNER: Final = 16
 
 
+_NOTHING_SAID: Final[Mapping[str, bytes]] = MappingProxyType({})
+
+
+class SeenJob(Job, frozen=True):
+    """A job as its owner shows it: with what its workers said last of how far they are, by run."""
+
+    progress: Mapping[str, bytes] = _NOTHING_SAID
+
+
 class Page(NamedTuple):
     """Some jobs of one partition, in key order."""
 
-    jobs: list[Job]
+    jobs: list[SeenJob]
     next_after: str | None
     """Where to go on; None at the end of the partition."""
 
@@ -52,7 +63,7 @@ class ReadyCount(NamedTuple):
 class OwnerQueries(Protocol):
     """Read only. All raise Problem `no_owner` where nobody answers."""
 
-    async def job(self, job_id: str) -> Job | None:
+    async def job(self, job_id: str) -> SeenJob | None:
         """Give a job."""
         ...
 
@@ -75,6 +86,7 @@ MaybeDefinition = Definition | None
 class _JobAnswer(msgspec.Struct, frozen=True):
     state: JobState
     definition: MaybeDefinition
+    progress: dict[str, bytes] = {}
 
 
 class _OneJob(msgspec.Struct, frozen=True):
@@ -112,7 +124,7 @@ class HttpQueries:
         self._client = client
         self._session: aiohttp.ClientSession | None = None
 
-    async def job(self, job_id: str) -> Job | None:
+    async def job(self, job_id: str) -> SeenJob | None:
         """See OwnerQueries."""
         body = await self._get(self._client.partition_of(job_id), f"/q/jobs/{quote(job_id, safe='')}", {})
         return None if body is None else _job(_ONE_JOB.decode(body).job)
@@ -177,23 +189,32 @@ class HttpQueries:
 class MemoryQueries:
     """Answers from a dictionary."""
 
-    def __init__(self, jobs: Mapping[str, Job], partition_of: Callable[[str], int]) -> None:
+    def __init__(
+        self, jobs: Mapping[str, Job], partition_of: Callable[[str], int], progress: Mapping[str, bytes] | None = None
+    ) -> None:
         self._jobs = jobs
+        self._progress = {} if progress is None else progress
         self._partition_of = partition_of
         self.absent: set[int] = set()
         """Partitions without an owner."""
         self.ready_counts: list[ReadyCount] = []
 
-    async def job(self, job_id: str) -> Job | None:
+    async def job(self, job_id: str) -> SeenJob | None:
         """See OwnerQueries."""
         self._require(self._partition_of(job_id))
-        return self._jobs.get(job_id)
+        job = self._jobs.get(job_id)
+        return None if job is None else self._seen(job)
+
+    def _seen(self, job: Job) -> SeenJob:
+        said = self._progress
+        progress = {run.run_id: said[run.run_id] for run in job.state.open if run.run_id in said}
+        return SeenJob(job.state, job.definition, progress)
 
     async def page(self, partition: int, after: str | None, limit: int, wanted: JobFilter) -> Page:
         """See OwnerQueries."""
         self._require(partition)
         behind = [
-            job
+            self._seen(job)
             for job_id, job in sorted(self._jobs.items())
             if self._partition_of(job_id) == partition and (after is None or job_id > after) and wanted.matches(job)
         ]
@@ -212,8 +233,8 @@ class MemoryQueries:
             raise _no_owner(partition)
 
 
-def _job(answer: _JobAnswer) -> Job:
-    return Job(answer.state, answer.definition)
+def _job(answer: _JobAnswer) -> SeenJob:
+    return SeenJob(answer.state, answer.definition, answer.progress)
 
 
 def _no_owner(partition: int) -> Problem:

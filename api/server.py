@@ -23,6 +23,7 @@ from api.dispatch.client import DispatchClient, DispatchConfig
 from api.dispatch.kafka_link import KafkaLink, KafkaLinkConfig
 from api.gateway import Gateway, Limits
 from api.queries import HttpQueries
+from api.runner import GatewayRunner
 from schemas.log_setup import set_up_logging
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ async def serve(
         return EXIT_CANNOT_START
     gateway = Gateway(client, HttpQueries(client), auth, limits_of(settings))
     gateway.watch.start()
-    runner = web.AppRunner(build_app(gateway), access_log=None, handler_cancellation=True, shutdown_timeout=DRAIN_S)
+    app = build_app(gateway)
+    runner = GatewayRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=DRAIN_S)
     try:
         url = await _listen(runner, settings.gateway.host, settings.gateway.port)
     except OSError as error:

@@ -15,7 +15,7 @@ import msgspec
 
 from api.problems import Problem
 from streams.core.definition import Definition  # noqa: TC001 - msgspec reads the annotations at run time
-from streams.core.state import Pause  # noqa: TC001 - the same
+from streams.core.state import KEY_MEMO_BYTES_MAX, Pause
 
 UNDO_BYTES_MAX: Final = 2 * 1024 * 1024
 """Before compression: definitions of deleted jobs are in it. Its text fits into the 4 MiB of a batch call."""
@@ -42,6 +42,7 @@ class UndoNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _NOTE: Final = msgspec.json.Decoder(UndoNote)
+_JOB: Final = msgspec.json.Decoder(UndoJob)
 
 
 def size_of(job: UndoJob) -> int:
@@ -52,6 +53,19 @@ def size_of(job: UndoJob) -> int:
 def write_undo(note: UndoNote) -> str:
     """Make the token."""
     return base64.urlsafe_b64encode(zlib.compress(msgspec.json.encode(note))).decode()
+
+
+def write_memo(job: UndoJob) -> bytes:
+    """Write what the job itself remembers of a change under a key, for its repeat; empty where it is too large."""
+    packed = zlib.compress(msgspec.json.encode(job))
+    return packed if len(packed) <= KEY_MEMO_BYTES_MAX else b""
+
+
+def read_memo(job_id: str, memo: bytes) -> UndoJob:
+    """Read it; of one that was not kept nothing is known but the job."""
+    if not memo:
+        return UndoJob(job_id=job_id)
+    return _JOB.decode(zlib.decompress(memo))
 
 
 def read_undo(token: str) -> UndoNote:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -18,6 +19,7 @@ from streams.core.state import ClosedRun
 from streams.core.time import INSTALLED_ZONE_DATA
 
 if TYPE_CHECKING:
+    from api.queries import SeenJob
     from streams.core.commands import Grant
     from streams.core.state import Job, OpenRun, Pause
 
@@ -49,6 +51,9 @@ class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     request_id: str
     runs: list[LeasedRun]
 
+
+_END: Final = MappingProxyType({"timeout": "timed_out", "cancel_grace": "cancelled"})
+"""How an attempt ended, in the words of the API, where the core has others."""
 
 _CONTEXT: Final = Context(now_ms=0, zone_data=INSTALLED_ZONE_DATA)
 """For questions about schedules, which ask for no time of day."""
@@ -95,7 +100,7 @@ def job_view(job: Job, *, with_payload: bool = True, warnings: list[str] | None 
         "paused": None if state.pause is None else _pause_view(state.pause),
         "openRuns": len(state.open),
         "createdAt": instant_or_none(state.created_at_ms),
-        "updatedAt": None,
+        "updatedAt": instant_or_none(state.updated_at_ms or state.created_at_ms),
         "warnings": warnings or [],
     }
 
@@ -109,7 +114,7 @@ def _pause_view(pause: Pause) -> dict[str, Any]:
     }
 
 
-def run_view(job: Job, run: OpenRun | ClosedRun, now_ms: int) -> dict[str, Any]:
+def run_view(job: SeenJob, run: OpenRun | ClosedRun, now_ms: int) -> dict[str, Any]:
     """Write a run object, of an open or a remembered closed run. What the state does not keep is null."""
     definition = job.definition
     view: dict[str, Any] = {
@@ -119,16 +124,48 @@ def run_view(job: Job, run: OpenRun | ClosedRun, now_ms: int) -> dict[str, Any]:
         "queue": job.state.queue,
         "task": None if definition is None else definition.task,
         "origin": run.kind,
-        "replayOf": None if isinstance(run, ClosedRun) else run.replay_of or None,
+        "replayOf": run.replay_of or None,
         "scheduledFor": instant_text(run.scheduled_at_ms),
         "attempt": run.attempt,
         "maxAttempts": None if definition is None else definition.retry.max_attempts,
         "error": run.error or None,
-        "progress": None,
-        "result": None,
-        "attempts": [],
+        "progress": None if isinstance(run, ClosedRun) else _json_or_none(job.progress.get(run.run_id, b"")),
+        "result": _json_or_none(run.result) if isinstance(run, ClosedRun) else None,
+        "attempts": _attempts(run),
     }
     return view | (_closed_fields(run) if isinstance(run, ClosedRun) else _open_fields(run, now_ms))
+
+
+def _json_or_none(value: bytes) -> Raw | None:
+    """Give what a worker sent. A worker that speaks to the log by itself may send anything; that is not shown."""
+    return Raw(value) if value and is_json(value) else None
+
+
+def _attempts(run: OpenRun | ClosedRun) -> list[dict[str, Any]]:
+    """Write the attempts without success, then the one that is going or completed the run."""
+    found = [
+        {
+            "attempt": item.attempt,
+            "leaseToken": item.lease_token,
+            "workerId": item.worker_id,
+            "grantedAt": instant_text(item.granted_at_ms),
+            "endedAt": instant_text(item.ended_at_ms),
+            "end": _END.get(item.end, item.end),
+            "error": item.error or None,
+        }
+        for item in run.attempts
+    ]
+    blank: dict[str, Any] = dict.fromkeys(("workerId", "grantedAt", "endedAt", "end", "error"))
+    if isinstance(run, ClosedRun):
+        ended = {"succeeded": "completed", "cancelled": "cancelled"}.get(run.outcome)
+        if ended is not None and run.lease_token and run.lease_token not in {item.lease_token for item in run.attempts}:
+            last = {"attempt": run.attempt, "leaseToken": run.lease_token, "endedAt": instant_text(run.closed_at_ms)}
+            found.append(blank | last | {"end": ended})
+    elif run.lease is not None:
+        lease = run.lease
+        going = {"attempt": run.attempt, "leaseToken": lease.lease_token, "workerId": lease.worker_id}
+        found.append(blank | going | {"grantedAt": instant_text(lease.granted_at_ms)})
+    return found
 
 
 def run_state_of(run: OpenRun | ClosedRun, now_ms: int) -> str:

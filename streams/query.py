@@ -104,7 +104,7 @@ class QueryServer:
             job = shard.job(job_id)
         except (Undecodable, ValueError):
             return _unreadable()
-        return _missing() if job is None else _json({"job": _job_view(job)})
+        return _missing() if job is None else _json({"job": _job_view(shard, job)})
 
     async def _run(self, request: web.Request) -> web.Response:
         run_id = request.match_info["run_id"]
@@ -120,7 +120,7 @@ class QueryServer:
             return _unreadable()
         if job is None or (job.run(run_id) is None and job.closed_run(run_id) is None):
             return _missing()
-        return _json({"open": job.run(run_id), "closed": job.closed_run(run_id), "job": _job_view(job)})
+        return _json({"open": job.run(run_id), "closed": job.closed_run(run_id), "job": _job_view(shard, job)})
 
     async def _jobs(self, request: web.Request) -> web.Response:
         """One page in key order; `next` is the cursor of the page behind it."""
@@ -241,9 +241,11 @@ class _Wanted(NamedTuple):
             return False
         return self.filter is None or self.filter.matches_state(state)
 
-    def definition(self, definition: Definition | None) -> bool:
-        """Judge a definition."""
-        return self.filter is None or self.filter.matches_definition(definition)
+    def job(self, job: Job) -> bool:
+        """Judge the rest of a job whose state passed."""
+        if self.filter is None or self.filter.knows(job.state):
+            return True
+        return self.filter.matches_definition(job.definition)
 
 
 async def _page(shard: Shard, after: str | None, limit: int, wanted: _Wanted) -> dict[str, object] | None:
@@ -265,8 +267,9 @@ async def _page(shard: Shard, after: str | None, limit: int, wanted: _Wanted) ->
             except (Undecodable, ValueError):
                 unreadable.append(job_id)
                 continue
-            if wanted.state(state) and wanted.definition(definition):
-                found.append(_job_view(Job(state, definition)))
+            job = Job(state, definition)
+            if wanted.state(state) and wanted.job(job):
+                found.append(_job_view(shard, job))
             if len(found) == limit:
                 return {"jobs": found, "next": after, "unreadable": unreadable}
         if len(page) < size:
@@ -287,8 +290,11 @@ def _state_or_none(state_bytes: bytes) -> JobState | None:
         return None
 
 
-def _job_view(job: Job) -> dict[str, object]:
-    return {"state": job.state, "definition": job.definition}
+def _job_view(shard: Shard, job: Job) -> dict[str, object]:
+    """Give a job, and what its workers said last of how far they are: soft state, which a successor does not have."""
+    view: dict[str, object] = {"state": job.state, "definition": job.definition}
+    progress = shard.progress.of(run.run_id for run in job.state.open)
+    return view | {"progress": progress} if progress else view
 
 
 def _json(body: object, status: int = 200) -> web.Response:

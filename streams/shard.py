@@ -42,6 +42,7 @@ from streams.lease_view import lease_view
 from streams.limits import Limits
 from streams.offer_book import LANES, LINE_HEAD_MAX, Candidate, Line, OfferBook
 from streams.owner_config import OwnerConfig
+from streams.progress_book import ProgressBook
 from streams.sealing import Sealer, UnsealableError, index_header
 from streams.store.interface import ReadyLine
 from streams.timers import Timers
@@ -173,6 +174,7 @@ class Shard:
         self._absence = absence
         self._consumed_to_ms = 0
         self._heartbeats: dict[str, int] = {}
+        self.progress = ProgressBook()
         self._cache: dict[str, Known | None] = {}
         self._parked: dict[str, list[Parked]] = {}
         self._parked_count = 0
@@ -614,6 +616,8 @@ class Shard:
             if isinstance(decision.reply, Reply) and decision.reply.code == "ok":
                 known = self._heartbeats.get(command.run_id, 0)
                 self._heartbeats[command.run_id] = max(known, command.at_ms)
+                if not decision.reply.outcome:
+                    self.progress.note(command.run_id, command.progress)
         elif isinstance(command, Wake) and not decision.events:
             batch.look_again[command.job_id] = decision.wake_at_ms or batch.now_ms + CONSUMED_RETRY_MS
             if self._consumed_to_ms < batch.now_ms:
@@ -763,6 +767,7 @@ class Shard:
         for view in batch.leases:
             if view.closed is not None:
                 self._heartbeats.pop(view.run_id, None)
+                self.progress.forget(view.run_id)
         self._park(batch)
         if self._swept:
             self._swept.difference_update(batch.timers, batch.after)

@@ -161,11 +161,11 @@ class DispatchClient:
         return await self._ask([msgspec.structs.replace(command, request_id=self._ids.next()) for command in commands])
 
     async def heartbeat(
-        self, runs: Sequence[tuple[str, int]], visibility_ms: Sequence[int] = ()
+        self, runs: Sequence[tuple[str, int]], visibility_ms: Sequence[int] = (), progress: Sequence[bytes] = ()
     ) -> list[Reply | Failure]:
         """Renew the leases of (run id, lease token). Run ids must be well formed: ValueError.
 
-        `visibility_ms`: the length of each lease from now on, 0 keeps it; empty keeps all.
+        `visibility_ms`: the length of each lease from now on, 0 keeps it; empty keeps all. `progress` in the same way.
         """
         return await self._ask_of_runs(
             [
@@ -175,8 +175,11 @@ class DispatchClient:
                     run_id=run_id,
                     lease_token=token,
                     visibility_ms=length_ms,
+                    progress=said,
                 )
-                for (run_id, token), length_ms in zip(runs, visibility_ms or [0] * len(runs), strict=True)
+                for (run_id, token), length_ms, said in zip(
+                    runs, visibility_ms or [0] * len(runs), progress or [b""] * len(runs), strict=True
+                )
             ],
             [run_id for run_id, _ in runs],
         )

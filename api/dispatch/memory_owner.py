@@ -46,6 +46,8 @@ class MemoryOwner:
         """While set, commands are dropped, as by an owner that died."""
         self._link, self._clock, self._commit_ms = link, clock, commit_ms
         self._heartbeats: dict[str, int] = {}
+        self.progress: dict[str, bytes] = {}
+        """What workers said of their runs, as an owner keeps it while it lives."""
         self._demands: dict[str, Demand] = {}
         self._offered: dict[str, float] = {}
         self._parked: list[tuple[int, int, LeaseRun]] = []
@@ -100,6 +102,8 @@ class MemoryOwner:
                 heapq.heappush(self._deadlines, (look_ms, command.job_id))
         if isinstance(command, Heartbeat) and isinstance(decision.reply, Reply) and decision.reply.code == "ok":
             self._heartbeats[command.run_id] = now_ms
+            if command.progress:
+                self.progress[command.run_id] = command.progress
         if isinstance(command, LeaseRun) and decision.park_until_ms:
             self._parked_total += 1
             heapq.heappush(self._parked, (decision.park_until_ms, self._parked_total, command))

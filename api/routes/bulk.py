@@ -12,15 +12,33 @@ import secrets
 from typing import TYPE_CHECKING, Any, Final
 
 from api.answers import BulkJobsAnswer
-from api.bodies import BulkBody, UndoBody, decoder
+from api.bodies import BulkBody, UndoBody, decode, decoder
 from api.cursors import Place, read_place, write_place
-from api.definitions import check_job_id, check_name, correlation_id_of_key, read_instant
+from api.definitions import (
+    KeyFields,
+    bulk_key_fields,
+    check_job_id,
+    check_name,
+    correlation_id_of_key,
+    read_instant,
+)
 from api.dispatch.calls import Failure
 from api.http_call import HttpCall, answer
 from api.listing import LABELS_MAX, TEXT_CHARS_MAX, Walk
 from api.problems import Problem, problem_of
 from api.routes.route import Route
-from api.undo import JOBS_MAX, UNDO_BYTES_MAX, BulkAction, UndoJob, UndoNote, read_undo, size_of, write_undo
+from api.undo import (
+    JOBS_MAX,
+    UNDO_BYTES_MAX,
+    BulkAction,
+    UndoJob,
+    UndoNote,
+    read_memo,
+    read_undo,
+    size_of,
+    write_memo,
+    write_undo,
+)
 from streams.core.commands import Define, Delete, Pause, Resume
 from streams.core.job_filter import JobFilter, standing_of
 from streams.core.wire import request_hash
@@ -60,13 +78,15 @@ class _Selected:
 
 
 async def _change(call: HttpCall, action: BulkAction) -> web.Response:
-    body = await call.body(_BULK)
+    data = await call.bytes()
+    body = decode(_BULK, data)
     _check(body, action)
     key = call.idempotency_key
     tenant = call.caller.tenant
+    keyed = bulk_key_fields(key, data, "bulk", action, tenant)
     correlation = f"c-{secrets.token_hex(8)}" if key is None else correlation_id_of_key(tenant, action, key)
     place = read_place(body.cursor, call.gateway.limits.partitions)
-    selected, after = await _select(call, body, action, correlation, place)
+    selected, after = await _select(call, body, action, correlation, place, keyed=keyed)
     results = [None] * len(selected.job_ids) if body.dry_run else await _send(call, selected.commands)
     items = [
         {"jobId": job_id, "ok": None} if body.dry_run else _item(job_id, result)
@@ -128,7 +148,7 @@ def _check(body: BulkBody, action: BulkAction) -> None:
 
 
 async def _select(
-    call: HttpCall, body: BulkBody, action: BulkAction, correlation: str, place: Place
+    call: HttpCall, body: BulkBody, action: BulkAction, correlation: str, place: Place, *, keyed: KeyFields
 ) -> tuple[_Selected, Place | None]:
     """Take jobs until the page is full, in count or in bytes of undo; give them and where to go on."""
     until_ms = 0 if body.until is None else read_instant(body.until, "until")
@@ -139,17 +159,20 @@ async def _select(
         labels=body.filter.labels,
         text=body.filter.text,
         name_prefix=body.filter.name_prefix,
+        key=keyed.get("key", ""),
     )
     walk = Walk(call.gateway, wanted, place)
     before = place
     async for job in _jobs(call, body.filter.job_ids, wanted, walk):
-        command = _command(call, body, action, job=job, correlation=correlation, until_ms=until_ms)
-        if command is not None or _done_by(job, action, correlation):
-            undo = UndoJob(job_id=job.state.job_id)
-            if action == "resume":
-                undo = UndoJob(job_id=job.state.job_id, pause=job.state.pause)
-            elif action == "delete":
-                undo = UndoJob(job_id=job.state.job_id, pause=job.state.pause, definition=job.definition)
+        command: AnyCommand | None = None
+        undo = _done_already(job, keyed)
+        if undo is None:
+            undo = _before(job, action)
+            members: KeyFields = {**keyed, "memo": write_memo(undo)} if keyed else {}
+            command = _command(call, body, action, job=job, correlation=correlation, until_ms=until_ms, keyed=members)
+            if command is None:
+                undo = None
+        if undo is not None:
             if selected.undo_bytes + size_of(undo) > UNDO_BYTES_MAX:
                 return selected, before
             selected.add(job.state.job_id, command, undo)
@@ -178,24 +201,48 @@ async def _read(call: HttpCall, job_ids: list[str]) -> list[Job | None]:
 
 
 def _command(
-    call: HttpCall, body: BulkBody, action: BulkAction, *, job: Job, correlation: str, until_ms: int
+    call: HttpCall,
+    body: BulkBody,
+    action: BulkAction,
+    *,
+    job: Job,
+    correlation: str,
+    until_ms: int,
+    keyed: KeyFields,
 ) -> AnyCommand | None:
     """Give the command that changes this job; None where there is nothing to change."""
     job_id, tenant = job.state.job_id, call.caller.tenant
     actor, note = body.actor or call.caller.name, f"{body.note} [bulk {correlation}]".strip()
     standing = standing_of(job.state)
     if action == "pause" and standing == "active":
-        return Pause(job_id=job_id, tenant=tenant, actor=actor, note=note, until_ms=until_ms)
+        return Pause(job_id=job_id, tenant=tenant, actor=actor, note=note, until_ms=until_ms, **keyed)
     if action == "resume" and standing == "paused":
-        return Resume(job_id=job_id, tenant=tenant, actor=actor, note=note)
+        return Resume(job_id=job_id, tenant=tenant, actor=actor, note=note, **keyed)
     if action == "delete" and standing != "deleted":
-        return Delete(job_id=job_id, tenant=tenant, actor=f"{actor} [bulk {correlation}]")
+        return Delete(job_id=job_id, tenant=tenant, actor=f"{actor} [bulk {correlation}]", **keyed)
     return None
 
 
-def _done_by(job: Job, action: BulkAction, correlation: str) -> bool:
-    """Whether an earlier try of this very call has paused the job: its answer may have been lost."""
-    return action == "pause" and job.state.pause is not None and f"[bulk {correlation}]" in job.state.pause.note
+def _done_already(job: Job, keyed: KeyFields) -> UndoJob | None:
+    """Give how the job was before an earlier try of this very call, whose answer may have been lost: it remembers.
+
+    Raises Problem where the key was used with another body.
+    """
+    use = job.key_use(keyed["key"]) if keyed else None
+    if use is None:
+        return None
+    if use.body != keyed["body"]:
+        detail = "Idempotency-Key: was used with another body; send the first body again, or another key."
+        raise Problem("idempotency_conflict", detail, field="Idempotency-Key")
+    return read_memo(job.state.job_id, use.memo)
+
+
+def _before(job: Job, action: BulkAction) -> UndoJob:
+    """Give what an undo needs of the job as it is now."""
+    state = job.state
+    if action == "pause":
+        return UndoJob(job_id=state.job_id)
+    return UndoJob(job_id=state.job_id, pause=state.pause, definition=job.definition if action == "delete" else None)
 
 
 async def _send(call: HttpCall, commands: Sequence[AnyCommand | None]) -> list[Reply | Failure | None]:
@@ -312,6 +359,7 @@ def _route(action: str, handler: Any) -> Route:
         body=BulkBody,
         headers=("Idempotency-Key",),
         answers={200: BulkJobsAnswer},
+        problems=("idempotency_conflict",),
         writes=True,
     )
 

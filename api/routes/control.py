@@ -16,8 +16,8 @@ from api.answers import (
     SkippedAnswer,
     TriggeredAnswer,
 )
-from api.bodies import BackfillBody, NoBody, PauseBody, ResumeBody, SkipBody, TriggerBody, decoder
-from api.definitions import backfill_id_of_key, read_instant, read_payload, schedule_of, trigger_id_of_key
+from api.bodies import BackfillBody, NoBody, PauseBody, ResumeBody, SkipBody, TriggerBody, decode, decoder
+from api.definitions import backfill_id_of_key, key_fields, read_instant, read_payload, schedule_of, trigger_id_of_key
 from api.http_call import HttpCall, accepted, answer, etag, replayed
 from api.instants import instant_or_none, instant_text
 from api.problems import Problem
@@ -25,6 +25,7 @@ from api.routes.route import Route
 from api.views import job_view
 from streams.core.commands import Pause, Resume, SkipSlot, StartBackfill, StopBackfill, Trigger
 from streams.core.identity import run_id_at
+from streams.core.overlap import backfill_runs_open
 from streams.core.state import OPEN_RUNS_MAX
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
     from streams.core.definition import Definition
     from streams.core.state import Backfill, Job
     from streams.core.time import CalendarSpec
+
+BACKFILL_RATE_MIN: Final = 0.001
+"""Runs per second: one in a quarter of an hour."""
+
+BACKFILL_RATE_MAX: Final = 100.0
+"""Beyond it a rate bounds nothing that `maxConcurrent` does not: 64 runs at once."""
 
 _PAUSE: Final = decoder(PauseBody)
 _RESUME: Final = decoder(ResumeBody)
@@ -74,7 +81,8 @@ async def resume(call: HttpCall) -> web.Response:
 
 async def trigger(call: HttpCall) -> web.Response:
     """`POST /v1/jobs/{job_id}/trigger`: open a run now."""
-    body = await call.body(_TRIGGER)
+    data = await call.bytes()
+    body = decode(_TRIGGER, data)
     job_id, key, tenant = call.job_id, call.idempotency_key, call.caller.tenant
     trigger_id = f"t-{secrets.token_hex(12)}" if key is None else trigger_id_of_key(tenant, job_id, key)
     command = Trigger(
@@ -84,6 +92,7 @@ async def trigger(call: HttpCall) -> web.Response:
         force=body.force,
         payload=None if body.payload is UNSET else read_payload(body.payload),
         actor=call.caller.name,
+        **key_fields(key, data, "trigger", tenant, job_id),
     )
     reply = accepted(await call.gateway.client.command(command))
     view = {
@@ -120,30 +129,38 @@ async def skip(call: HttpCall) -> web.Response:
 
 async def backfill(call: HttpCall) -> web.Response:
     """`POST /v1/jobs/{job_id}/backfill`: open the past occurrences of a range, oldest first, in the low lane."""
-    body = await call.body(_BACKFILL)
+    data = await call.bytes()
+    body = decode(_BACKFILL, data)
     from_ms, until_ms = read_instant(body.from_, "from"), read_instant(body.to, "to") - 1
     if not 1 <= body.max_concurrent <= OPEN_RUNS_MAX:
         detail = f"maxConcurrent: use 1 to {OPEN_RUNS_MAX}."
         raise Problem("invalid_field", detail, field="maxConcurrent", limit=OPEN_RUNS_MAX)
+    interval_ms = _interval_ms(body.rate_per_second)
     if until_ms < from_ms or until_ms > call.gateway.now_ms():
         detail = "to: must lie behind from and not in the future; the schedule itself opens what is to come."
         raise Problem("invalid_field", detail, field="to")
     job = await call.gateway.job(call.job_id, call.caller)
     if job.definition is None:
         raise Problem("job_finished", "jobId: the job was deleted; there is nothing to backfill.", field="jobId")
-    view = await _range_view(call, job.definition, from_ms, until_ms)
-    if body.dry_run:
-        return answer({"backfillId": None} | view)
     key, tenant = call.idempotency_key, call.caller.tenant
     backfill_id = f"b-{secrets.token_hex(12)}" if key is None else backfill_id_of_key(tenant, call.job_id, key)
+    known = next((item for item in _backfills(job) if item.backfill_id == backfill_id), None)
+    if known is None:
+        view = await _range_view(call, job.definition, from_ms, until_ms)
+    else:
+        view = _first_view(job, known)
+    if body.dry_run:
+        return answer({"backfillId": None} | view)
     command = StartBackfill(
         job_id=call.job_id,
         backfill_id=backfill_id,
         from_ms=from_ms,
         until_ms=until_ms,
         concurrent_runs_max=body.max_concurrent,
+        interval_ms=interval_ms,
         tenant=tenant,
         actor=call.caller.name,
+        **key_fields(key, data, "backfill", tenant, call.job_id),
     )
     reply = await call.gateway.client.command(command)
     if reply.code == "quota":
@@ -152,6 +169,23 @@ async def backfill(call: HttpCall) -> web.Response:
         raise Problem("invalid_field", f"to: {reply.detail}.", field="to")
     accepted(reply)
     return answer({"backfillId": backfill_id} | view, 201, replayed(reply))
+
+
+def _interval_ms(rate_per_s: float | None) -> int:
+    """Give the least time between two openings; 0 without a rate. Raises Problem."""
+    if rate_per_s is None:
+        return 0
+    if not BACKFILL_RATE_MIN <= rate_per_s <= BACKFILL_RATE_MAX:
+        detail = f"ratePerSecond: use {BACKFILL_RATE_MIN:g} to {BACKFILL_RATE_MAX:g}, or leave it out."
+        limit = BACKFILL_RATE_MIN if rate_per_s < BACKFILL_RATE_MIN else BACKFILL_RATE_MAX
+        raise Problem("invalid_field", detail, field="ratePerSecond", limit=limit)
+    return round(1000 / rate_per_s)
+
+
+def _first_view(job: Job, known: Backfill) -> dict[str, Any]:
+    """Say again what the first answer said, whatever became of the schedule since."""
+    first, last = instant_text(known.first_at_ms), instant_text(known.last_at_ms)
+    return {"jobId": job.state.job_id, "runs": known.runs_total, "firstAt": first, "lastAt": last}
 
 
 async def _range_view(call: HttpCall, definition: Definition, from_ms: int, until_ms: int) -> dict[str, Any]:
@@ -179,33 +213,38 @@ def _count_range(
 
 
 async def list_backfills(call: HttpCall) -> web.Response:
-    """`GET /v1/jobs/{job_id}/backfills`: progress of the backfills that are going, ids of the last that ended."""
+    """`GET /v1/jobs/{job_id}/backfills`: progress of the backfills that are going, and of the last that ended."""
     call.query()
     job = await call.gateway.job(call.job_id, call.caller)
-    going = [_backfill_view(call, job, item) for item in job.state.backfills]
-    ended = [_ended_view(backfill_id) for backfill_id in reversed(job.state.backfills_ended)]
-    return answer({"jobId": job.state.job_id, "backfills": going + ended})
+    views = [_backfill_view(call, job, item) for item in _backfills(job)]
+    return answer({"jobId": job.state.job_id, "backfills": views})
+
+
+def _backfills(job: Job) -> list[Backfill]:
+    return [*job.state.backfills, *reversed(job.state.backfills_ended)]
 
 
 def _backfill_view(call: HttpCall, job: Job, item: Backfill) -> dict[str, Any]:
-    remaining = None
-    if job.definition is not None:
+    remaining = 0
+    if item.ended_by != "completed" and job.definition is not None:
         schedule = schedule_of(job.definition, call.gateway.calendars.specs(job.definition.tenant))
         remaining = schedule.count_between(item.cursor_at_ms - 1, item.until_ms)
     return {
         "backfillId": item.backfill_id,
-        "state": "running",
+        "state": "ended" if item.ended_by else "running",
+        "endedBy": item.ended_by or None,
+        "runs": item.runs_total,
         "opened": item.opened,
+        "open": backfill_runs_open(job.state, item),
         "remaining": remaining,
-        "nextAt": instant_text(item.cursor_at_ms),
+        "nextAt": None if item.ended_by else instant_text(item.cursor_at_ms),
+        "from": instant_text(item.first_at_ms),
         "to": instant_text(item.until_ms + 1),
         "maxConcurrent": item.concurrent_runs_max,
+        "ratePerSecond": 1000 / item.interval_ms if item.interval_ms else None,
+        "startedAt": instant_text(item.started_at_ms),
+        "endedAt": instant_text(item.ended_at_ms) if item.ended_by else None,
     }
-
-
-def _ended_view(backfill_id: str) -> dict[str, Any]:
-    unknown = dict.fromkeys(("opened", "remaining", "nextAt", "to", "maxConcurrent"))
-    return {"backfillId": backfill_id, "state": "ended"} | unknown
 
 
 async def stop_backfill(call: HttpCall) -> web.Response:
@@ -255,7 +294,14 @@ ROUTES: Final = (
         body=TriggerBody,
         headers=("Idempotency-Key",),
         answers={201: TriggeredAnswer},
-        problems=("payload_too_large", "job_paused", "job_finished", "overlap", "too_many_open_runs"),
+        problems=(
+            "payload_too_large",
+            "job_paused",
+            "job_finished",
+            "overlap",
+            "too_many_open_runs",
+            "idempotency_conflict",
+        ),
         writes=True,
     ),
     Route(
@@ -275,7 +321,7 @@ ROUTES: Final = (
         body=BackfillBody,
         headers=("Idempotency-Key",),
         answers={200: BackfillStartedAnswer, 201: BackfillStartedAnswer},
-        problems=("job_finished", "too_many_backfills"),
+        problems=("job_finished", "too_many_backfills", "idempotency_conflict"),
         writes=True,
     ),
     Route("GET", "/v1/jobs/{job_id}/backfills", list_backfills, answers={200: BackfillsAnswer}, reads=True),

@@ -18,7 +18,17 @@ from api.answers import (
 )
 from api.bodies import JobBody, decode, decoder
 from api.cursors import Shown, read_place, read_run_place, write_place, write_run_place, write_token
-from api.definitions import body_hash, check_job_id, define, job_id_of_key, patch, read_instant
+from api.definitions import (
+    KeyFields,
+    body_hash,
+    check_job_id,
+    define,
+    job_id_of_key,
+    key_fields,
+    patch,
+    read_instant,
+    standing,
+)
 from api.http_call import HttpCall, accepted, answer, etag, replayed
 from api.instants import instant_or_none, instant_text
 from api.listing import (
@@ -36,6 +46,7 @@ from api.problems import Problem
 from api.routes.route import Param, Route
 from api.views import job_view, run_state_of, run_view, runs_newest_first
 from streams.core.commands import Define, Delete
+from streams.core.job_filter import standing_of
 from streams.core.wire import request_hash
 
 if TYPE_CHECKING:
@@ -88,6 +99,7 @@ async def create(call: HttpCall) -> web.Response:
         mode="create",
         actor=call.caller.name,
         config_offset=gateway.calendars.config_offset(definition),
+        standing=standing(body),
     )
     reply = await gateway.client.command(command)
     if reply.code == "idempotency_conflict":
@@ -121,9 +133,11 @@ async def put(call: HttpCall) -> web.Response:
         expected_version=expected,
         actor=call.caller.name,
         config_offset=gateway.calendars.config_offset(definition),
+        standing=standing(body),
+        **key_fields(call.idempotency_key, data, "PUT", call.caller.tenant, job_id),
     )
     reply = await gateway.client.command(command)
-    if create_only and reply.code == "idempotency_conflict":
+    if create_only and reply.code == "idempotency_conflict" and not reply.field:
         detail = "If-None-Match: the job exists; leave the header out to replace it."
         raise Problem("version_mismatch", detail, field="If-None-Match", members={"version": reply.version or None})
     return _defined(call, reply, warnings, created=reply.code == "created")
@@ -134,19 +148,19 @@ async def change(call: HttpCall) -> web.Response:
     data = await call.bytes()
     body = decode(_JOB, data)
     expected = call.if_match
+    keyed = key_fields(call.idempotency_key, data, "PATCH", call.caller.tenant, call.job_id)
     for tries_left in reversed(range(PATCH_TRIES)):
         job = await call.gateway.job(call.job_id, call.caller, until=lambda job: job.state.version >= expected)
         if job.definition is None:
             raise Problem("job_not_found", f"jobId: {job.state.job_id!r} was deleted.", field="jobId")
-        reply, warnings = await _change_once(call, job, job.definition, body, expected)
+        use = job.key_use(keyed["key"]) if keyed else None
+        if use is not None:
+            if use.body != keyed["body"]:
+                raise _key_of_another_body()
+            return _unchanged(job, use.version, [])
+        reply, warnings = await _change_once(call, job, job.definition, body, expected, keyed=keyed)
         if reply is None:
-            head = {"jobId": job.state.job_id, "version": job.state.version}
-            rest = {
-                "nextRunAt": instant_or_none(job.state.next_at_ms),
-                "warnings": warnings,
-                "consistencyToken": write_token(Shown(job.state.job_id, job.state.version)),
-            }
-            return answer(head | rest, headers=etag(job.state.version) | {"Idempotent-Replayed": "true"})
+            return _unchanged(job, job.state.version, warnings)
         if reply.code == "version_conflict" and not expected and tries_left:
             call.gateway.wrote(job.state.job_id, reply.version)
             continue
@@ -155,16 +169,18 @@ async def change(call: HttpCall) -> web.Response:
 
 
 async def _change_once(
-    call: HttpCall, job: Job, definition: Definition, body: JobBody, expected: int
+    call: HttpCall, job: Job, definition: Definition, body: JobBody, expected: int, *, keyed: KeyFields
 ) -> tuple[Reply | None, list[str]]:
-    """Give the owner's reply; None if the job is what the call asks for already."""
+    """Give the owner's reply; None if the job is what the call asks for already, and there is no key to remember."""
     gateway = call.gateway
     changed = patch(definition, body, now_ms=gateway.now_ms())
     gateway.queues.require(call.caller.tenant, changed.queue)
     warnings = await gateway.calendars.check(changed, now_ms=gateway.now_ms())
-    if changed == definition:
+    wanted = standing(body)
+    same = changed == definition and wanted in ("", standing_of(job.state))
+    if same and not keyed:
         return None, warnings
-    if expected and expected != job.state.version:
+    if not same and expected and expected != job.state.version:
         detail = f"If-Match: the job is at version {job.state.version}, not {expected}; read it again."
         members = {"version": job.state.version}
         raise Problem("version_mismatch", detail, field="If-Match", members=members)
@@ -176,6 +192,8 @@ async def _change_once(
         expected_version=expected or job.state.version,
         actor=call.caller.name,
         config_offset=gateway.calendars.config_offset(changed),
+        standing=wanted,
+        **keyed,
     )
     return await gateway.client.command(command), warnings
 
@@ -187,6 +205,7 @@ async def delete(call: HttpCall) -> web.Response:
         tenant=call.caller.tenant,
         expected_version=call.if_match,
         actor=call.caller.name,
+        **key_fields(call.idempotency_key, b"{}", "DELETE", call.caller.tenant, call.job_id),
     )
     reply = accepted(await call.gateway.client.command(command))
     call.gateway.wrote(reply.job_id, reply.version)
@@ -257,10 +276,26 @@ def _defined(call: HttpCall, reply: Reply, warnings: list[str], *, created: bool
     return answer(body, 201 if created else 200, headers)
 
 
+def _unchanged(job: Job, version: int, warnings: list[str]) -> web.Response:
+    """Answer a change that was made already."""
+    body = {
+        "jobId": job.state.job_id,
+        "version": version,
+        "nextRunAt": instant_or_none(job.state.next_at_ms),
+        "warnings": warnings,
+        "consistencyToken": write_token(Shown(job.state.job_id, version)),
+    }
+    return answer(body, headers=etag(version) | {"Idempotent-Replayed": "true"})
+
+
 def _other_body(job_id: str, *, named: bool) -> Problem:
     if named:
         detail = f"jobId: {job_id!r} exists with another definition; use PUT to replace it, or another id."
         return Problem("job_exists", detail, field="jobId")
+    return _key_of_another_body()
+
+
+def _key_of_another_body() -> Problem:
     detail = "Idempotency-Key: was used with another body; send the first body again, or another key."
     return Problem("idempotency_conflict", detail, field="Idempotency-Key")
 
@@ -302,7 +337,7 @@ ROUTES: Final = (
         body=JobBody,
         headers=("Idempotency-Key", "If-Match", "If-None-Match"),
         answers={200: JobRefAnswer, 201: JobRefAnswer},
-        problems=(*DEFINITION_PROBLEMS, "version_mismatch", "job_exists", "job_finished"),
+        problems=(*DEFINITION_PROBLEMS, "version_mismatch", "job_exists", "job_finished", "idempotency_conflict"),
         writes=True,
     ),
     Route(
@@ -312,7 +347,7 @@ ROUTES: Final = (
         body=JobBody,
         headers=("Idempotency-Key", "If-Match"),
         answers={200: JobRefAnswer},
-        problems=(*DEFINITION_PROBLEMS, "version_mismatch", "job_finished"),
+        problems=(*DEFINITION_PROBLEMS, "version_mismatch", "job_finished", "idempotency_conflict"),
         writes=True,
     ),
     Route(
@@ -321,7 +356,7 @@ ROUTES: Final = (
         delete,
         headers=("Idempotency-Key", "If-Match"),
         answers={200: JobDeletedAnswer},
-        problems=("version_mismatch",),
+        problems=("version_mismatch", "idempotency_conflict"),
         writes=True,
     ),
     Route(

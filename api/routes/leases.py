@@ -298,6 +298,7 @@ async def _send_heartbeats(call: HttpCall, items: list[HeartbeatBody]) -> list[R
     return await call.gateway.client.heartbeat(
         [(item.run_id, item.lease_token) for item in items],
         [round((item.visibility_seconds or 0) * 1000) for item in items],
+        [b"" if item.progress is UNSET else compact(item.progress, "progress") for item in items],
     )
 
 

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from api.answers import BulkReplayAnswer, RunAnswer, RunsAnswer
-from api.bodies import BulkReplayBody, CancelBody, ReplayBody, decoder
+from api.bodies import BulkReplayBody, CancelBody, ReplayBody, decode, decoder
 from api.cursors import Place, read_place, write_place
-from api.definitions import check_job_id, check_name, read_instant, replay_id_of_run
+from api.definitions import (
+    KeyFields,
+    bulk_key_fields,
+    check_job_id,
+    check_name,
+    key_fields,
+    read_instant,
+    replay_id_of_run,
+)
 from api.dispatch.calls import Failure
 from api.http_call import HttpCall, accepted, answer, replayed
 from api.listing import (
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from api.queries import SeenJob
     from streams.core.commands import Reply
     from streams.core.state import Job, OpenRun
 
@@ -98,6 +107,11 @@ async def list_runs(call: HttpCall) -> web.Response:
     return answer({"runs": found, "nextCursor": None if walk.ended else write_place(walk.place)})
 
 
+def _dead_key(run: ClosedRun) -> tuple[int, str]:
+    """Orders the dead runs of a job, oldest first."""
+    return run.closed_at_ms, run.run_id
+
+
 def _key(run: OpenRun | ClosedRun) -> tuple[int, str]:
     return run.scheduled_at_ms, run.run_id
 
@@ -127,7 +141,8 @@ def _run_filter(call: HttpCall) -> Callable[[OpenRun | ClosedRun], bool]:
 
 async def cancel(call: HttpCall) -> web.Response:
     """`POST /v1/runs/{run_id}/cancel`: cancel a run."""
-    body = await call.body(_CANCEL)
+    data = await call.bytes()
+    body = decode(_CANCEL, data)
     run_id, job_id = call.run_id
     command = CancelRun(
         job_id=job_id,
@@ -135,6 +150,7 @@ async def cancel(call: HttpCall) -> web.Response:
         tenant=call.caller.tenant,
         actor=call.caller.name,
         reason=body.note,
+        **key_fields(call.idempotency_key, data, "cancel", call.caller.tenant, run_id),
     )
     reply = await call.gateway.client.command(command)
     if reply.code == "not_found":
@@ -152,9 +168,11 @@ async def cancel(call: HttpCall) -> web.Response:
 
 async def replay(call: HttpCall) -> web.Response:
     """`POST /v1/runs/{run_id}/replay`: open a new run for a dead one; a repeat finds that run."""
-    await call.body(_REPLAY)
+    data = await call.bytes()
+    decode(_REPLAY, data)
     run_id, job_id = call.run_id
-    command = _replay_of(call, run_id, job_id)
+    keyed = key_fields(call.idempotency_key, data, "replay", call.caller.tenant, run_id)
+    command = _replay_of(call, run_id, job_id, keyed)
     reply = await call.gateway.client.command(command)
     if reply.code == "not_found":
         raise _not_found(run_id)
@@ -166,24 +184,27 @@ async def replay(call: HttpCall) -> web.Response:
     return _answer(call, job, new_id, 201, replayed(reply) | {"Location": f"/v1/runs/{new_id}"})
 
 
-def _replay_of(call: HttpCall, run_id: str, job_id: str) -> ReplayRun:
+def _replay_of(call: HttpCall, run_id: str, job_id: str, keyed: KeyFields) -> ReplayRun:
     return ReplayRun(
         job_id=job_id,
         run_id=run_id,
         replay_id=replay_id_of_run(run_id),
         tenant=call.caller.tenant,
         actor=call.caller.name,
+        **keyed,
     )
 
 
 async def replay_many(call: HttpCall) -> web.Response:
     """`POST /v1/runs:replay`: replay dead runs by filter, at a rate, at most `limit` of them in one call."""
-    body = await call.body(_BULK_REPLAY)
+    data = await call.bytes()
+    body = decode(_BULK_REPLAY, data)
     _check_bulk(body)
     dead, after = await _dead_runs(call, body)
     items: list[dict[str, Any]] = [{"runId": run_id, "ok": None} for run_id, _ in dead]
     if not body.dry_run:
-        items = await _replay_at_rate(call, dead, body.rate_per_second)
+        keyed = bulk_key_fields(call.idempotency_key, data, "replay-many", call.caller.tenant)
+        items = await _replay_at_rate(call, dead, body.rate_per_second, keyed)
     view = {
         "matched": len(dead),
         "replayed": sum(item["ok"] is True for item in items),
@@ -217,31 +238,41 @@ async def _dead_runs(call: HttpCall, body: BulkReplayBody) -> tuple[list[tuple[s
     def judged(run: ClosedRun) -> bool:
         return run.closed_at_ms >= from_ms and (until_ms is None or run.closed_at_ms < until_ms)
 
+    place = read_place(body.cursor, call.gateway.limits.partitions)
+
+    def runs_of(job: Job) -> list[ClosedRun]:
+        found = sorted((run for run in job.state.dead if judged(run)), key=_dead_key)
+        if job.state.job_id != place.job_id:
+            return found
+        return [run for run in found if _dead_key(run) > (place.at_ms, place.run_id)]
+
     if body.job_id:
         job = await call.gateway.job(check_job_id(body.job_id), call.caller)
-        found = [(run.run_id, job.state.job_id) for run in job.state.dead if judged(run)]
-        return found[: body.limit], Place() if len(found) > body.limit else None
+        page = runs_of(job)[: body.limit + 1]
+        more = Place(0, None, job.state.job_id, *_dead_key(page[body.limit - 1])) if len(page) > body.limit else None
+        return [(run.run_id, job.state.job_id) for run in page[: body.limit]], more
     wanted = JobFilter(tenant=call.caller.tenant, queue=body.queue, labels=body.labels, text=body.text, runs="dead")
-    place = read_place(body.cursor, call.gateway.limits.partitions)
     walk = Walk(call.gateway, wanted, place, page=body.limit)
     dead: list[tuple[str, str]] = []
     before = place
     async for job in walk.jobs():
-        of_job = [(run.run_id, job.state.job_id) for run in job.state.dead if judged(run)]
-        if dead and len(dead) + len(of_job) > body.limit:
-            return dead, before
-        dead += of_job[: body.limit]
-        before = before if len(of_job) > body.limit else walk.place
+        found, room = runs_of(job), body.limit - len(dead)
+        dead += [(run.run_id, job.state.job_id) for run in found[:room]]
+        if len(found) > room:
+            return dead, before if room == 0 else Place(*before[:2], job.state.job_id, *_dead_key(found[room - 1]))
+        before = walk.place
     return dead, None if walk.ended else walk.place
 
 
-async def _replay_at_rate(call: HttpCall, dead: list[tuple[str, str]], rate_per_s: float) -> list[dict[str, Any]]:
+async def _replay_at_rate(
+    call: HttpCall, dead: list[tuple[str, str]], rate_per_s: float, keyed: KeyFields
+) -> list[dict[str, Any]]:
     size = max(int(rate_per_s * REPLAY_SLICE_S), 1)
     items: list[dict[str, Any]] = []
     for start in range(0, len(dead), size):
         if start:
             await asyncio.sleep(size / rate_per_s)
-        some = [_replay_of(call, run_id, job_id) for run_id, job_id in dead[start : start + size]]
+        some = [_replay_of(call, run_id, job_id, keyed) for run_id, job_id in dead[start : start + size]]
         results = await call.gateway.client.commands(some)
         items += [_replay_item(command, result) for command, result in zip(some, results, strict=True)]
     return items
@@ -255,7 +286,7 @@ def _replay_item(command: ReplayRun, result: Reply | Failure) -> dict[str, Any]:
 
 
 def _answer(
-    call: HttpCall, job: Job, run_id: str, status: int = 200, headers: dict[str, str] | None = None
+    call: HttpCall, job: SeenJob, run_id: str, status: int = 200, headers: dict[str, str] | None = None
 ) -> web.Response:
     run = find_run(job, run_id)
     if run is None:
@@ -303,7 +334,7 @@ ROUTES: Final = (
         body=CancelBody,
         headers=("Idempotency-Key",),
         answers={200: RunAnswer},
-        problems=("run_closed", "job_finished"),
+        problems=("run_closed", "job_finished", "idempotency_conflict"),
         writes=True,
     ),
     Route(
@@ -313,7 +344,7 @@ ROUTES: Final = (
         body=ReplayBody,
         headers=("Idempotency-Key",),
         answers={201: RunAnswer},
-        problems=("run_closed", "too_many_replays", "too_many_open_runs", "job_finished"),
+        problems=("run_closed", "too_many_replays", "too_many_open_runs", "job_finished", "idempotency_conflict"),
         writes=True,
     ),
     Route(

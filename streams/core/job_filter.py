@@ -34,11 +34,16 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """... and before it."""
     runs: Literal["", "any", "dead"] = ""
     """Jobs whose state holds a run, or a dead one."""
+    key: str = ""
+    """Jobs on which this idempotency key was used match too, whatever became of them."""
 
     def matches_state(self, state: JobState) -> bool:
         """Judge what the state alone can tell."""
         if self.tenant and state.tenant != self.tenant:
             return False
+        return self.knows(state) or self._matches_rest(state)
+
+    def _matches_rest(self, state: JobState) -> bool:
         if self.queue and state.queue != self.queue:
             return False
         if self.calendar and not any(used.rpartition("@")[0] == self.calendar for used in state.calendars.split(",")):
@@ -49,6 +54,10 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if standing != self.standing if self.standing else standing == "deleted" and not self.runs:
             return False
         return self._matches_time(state.next_at_ms)
+
+    def knows(self, state: JobState) -> bool:
+        """Whether the key was used on the job, so that nothing else is asked."""
+        return bool(self.key) and any(use.key == self.key for use in state.keys)
 
     def _matches_time(self, next_at_ms: int | None) -> bool:
         if self.next_from_ms is None and self.next_until_ms is None:
@@ -79,7 +88,9 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def matches(self, job: Job) -> bool:
         """Judge a whole job."""
-        return self.matches_state(job.state) and self.matches_definition(job.definition)
+        if not self.matches_state(job.state):
+            return False
+        return self.knows(job.state) or self.matches_definition(job.definition)
 
 
 def standing_of(state: JobState) -> JobStanding:

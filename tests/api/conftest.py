@@ -22,6 +22,7 @@ from api.dispatch.memory_owner import MemoryOwner
 from api.gateway import Gateway, Limits
 from api.owner_watch import OwnerWatch
 from api.queries import MemoryQueries
+from api.runner import GatewayRunner
 from streams.core.commands import AnyCommand, Grant, LeaseRun, Release, Reply
 from streams.core.envelopes import Answer, Offer, Offers, ReplyBatch
 
@@ -223,11 +224,12 @@ async def serving(auth: Auth, limits: Limits, *, reply_timeout_ms: int = 10_000)
     config = DispatchConfig(partitions=PARTITIONS, gateway_id="gw", reply_timeout_ms=reply_timeout_ms)
     client = DispatchClient(link, config, clock)
     await client.start()
-    queries = MemoryQueries(owner.jobs, client.partition_of)
+    queries = MemoryQueries(owner.jobs, client.partition_of, owner.progress)
     gateway = Gateway(client, queries, auth, limits)
     api = Api(gateway, link, owner, queries)
     gateway.watch = OwnerWatch(client, api.probe)
-    runner = web.AppRunner(build_app(api.gateway), access_log=None, handler_cancellation=True, shutdown_timeout=1)
+    app = build_app(api.gateway)
+    runner = GatewayRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     api.base = f"http://127.0.0.1:{runner.addresses[0][1]}"

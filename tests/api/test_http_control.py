@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
+
+import api.routes.runs as api_runs
+from streams.core import decide_control
+from streams.core.commands import ReplayRun
+from streams.core.events import RunOpened
 
 # The api is a fixture of conftest.py, which tests cannot import by name.
 Api = Any
@@ -129,6 +138,119 @@ async def test_a_bulk_replay_is_bounded_in_number_and_time(api: Api) -> None:
         ({"queue": "no spaces"}, "queue"),
     ):
         assert (await api("POST", "/v1/runs:replay", body)).problem() == (422, "invalid_field", field)
+
+
+async def _dead_triggers(api: Api, count: int) -> list[str]:
+    """Make dead runs of one job, oldest first."""
+    await api.create(jobId="many", queue="many", overlap="allow", retry={"maxAttempts": 1}, **HOURLY)
+    for _ in range(count):
+        await api("POST", "/v1/jobs/many/trigger", {})
+        (run,) = await api.lease("many")
+        failed = {"leaseToken": run["leaseToken"], "error": "no", "retryable": False}
+        await api("POST", f"/v1/runs/{run['runId']}/fail", failed)
+    return [run.run_id for run in api.owner.jobs["many"].state.dead]
+
+
+@pytest.mark.parametrize("wanted", [{"jobId": "many"}, {"queue": "many"}])
+async def test_pages_of_a_dry_run_name_each_dead_run_of_a_job_once(api: Api, wanted: dict[str, Any]) -> None:
+    dead = await _dead_triggers(api, 5)
+    found: list[str] = []
+    body: dict[str, Any] = wanted | {"limit": 2}
+    for _ in range(3):
+        page = (await api("POST", "/v1/runs:replay", body)).body
+        found += page["runs"]
+        body["cursor"] = page["nextCursor"]
+    assert sorted(found) == sorted(dead)
+    assert body["cursor"] is None
+
+
+async def test_replays_leave_at_the_rate_and_name_their_dead_run(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = await _dead_triggers(api, 5)
+    waits: list[float] = []
+    sent: list[int] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        sent.append(sum(isinstance(command, ReplayRun) for command, _ in api.owner.decided))
+
+    monkeypatch.setattr(api_runs, "asyncio", SimpleNamespace(sleep=sleep))
+    body = {"jobId": "many", "dryRun": False, "ratePerSecond": 20, "limit": 100}
+    replayed = (await api("POST", "/v1/runs:replay", body)).body
+    assert (waits, sent, replayed["replayed"]) == ([0.1, 0.1], [2, 4], 5)
+    new = [item["newRunId"] for item in replayed["items"]]
+    assert [(await api("GET", f"/v1/runs/{run_id}")).body["replayOf"] for run_id in new] == replayed["runs"]
+    assert sorted(replayed["runs"]) == sorted(dead)
+
+
+async def test_replays_have_a_ceiling_one_by_one_and_in_bulk(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decide_control, "REPLAYS_MAX", 1)
+    run_id = await _dead(api)
+    await api("POST", f"/v1/runs/{run_id}/replay", {})
+    (run,) = await api.lease("dead")
+    failed = {"leaseToken": run["leaseToken"], "error": "again", "retryable": False}
+    await api("POST", f"/v1/runs/{run['runId']}/fail", failed)
+    path = f"/v1/runs/{run['runId']}/replay"
+    assert (await api("POST", path, {})).problem() == (409, "too_many_replays", None)
+    bulk = (await api("POST", "/v1/runs:replay", {"queue": "dead", "dryRun": False, "limit": 1})).body
+    assert [(item["ok"], item["code"]) for item in bulk["items"]] == [(False, "too_many_replays")]
+    assert (bulk["replayed"], bulk["nextCursor"]) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "hit"),
+    [
+        ({"queue": "d1"}, {"d1"}),
+        ({"labels": {"team": "b"}}, {"d1", "d3"}),
+        ({"text": "D2"}, {"d2"}),
+        ({"jobId": "d3"}, {"d3"}),
+        ({"deadFrom": "2000-01-01T00:00:00Z", "deadUntil": "2000-01-02T00:00:00Z"}, set()),
+        ({"deadFrom": "2000-01-01T00:00:00Z", "labels": {"team": "a"}}, {"d0", "d2"}),
+    ],
+)
+async def test_a_filter_names_the_dead_runs_that_are_replayed(api: Api, wanted: dict[str, Any], hit: set[str]) -> None:
+    dead = {f"d{n}": await _dead(api, f"d{n}", labels={"team": "ab"[n % 2]}) for n in range(4)}
+    done = (await api("POST", "/v1/runs:replay", wanted | {"dryRun": False})).body
+    assert set(done["runs"]) == {dead[name] for name in hit}
+    assert {name for name in dead if any(run.kind == "replay" for run in api.owner.jobs[name].state.open)} == hit
+
+
+async def test_a_backfill_opens_its_runs_at_its_rate_and_is_stopped(api: Api) -> None:
+    await api.create(jobId="j", queue="q", overlap="allow", **HOURLY)
+    first, until = _hours(api, -6, 0)
+    asked = {"from": first, "to": until, "maxConcurrent": 6, "ratePerSecond": 4}
+    started = await api("POST", "/v1/jobs/j/backfill", asked)
+    runs: list[str] = []
+    while len(runs) < 3:
+        runs += [run["runId"] for run in await api.lease("q", max=5)]
+    opened = [
+        event.at_ms
+        for _, decision in api.owner.decided
+        for event in decision.events
+        if isinstance(event, RunOpened) and event.kind == "backfill"
+    ]
+    assert all(later - earlier >= 250 for earlier, later in pairwise(opened))
+    backfill_id = started.body["backfillId"]
+    await api("POST", f"/v1/jobs/j/backfills/{backfill_id}/stop", {})
+    (view,) = (await api("GET", "/v1/jobs/j/backfills")).body["backfills"]
+    count = view["opened"]
+    assert 3 <= count <= 6
+    assert (view["state"], view["endedBy"], view["runs"], view["open"], view["remaining"]) == (
+        "ended",
+        "stopped" if count < 6 else "completed",
+        6,
+        count,
+        6 - count,
+    )
+    assert (view["from"], view["to"], view["ratePerSecond"], view["nextAt"]) == (first, until, 4, None)
+    assert view["startedAt"] <= view["endedAt"]
+
+
+@pytest.mark.parametrize("rate", [0, 0.0001, 101, -1])
+async def test_a_backfill_rate_out_of_bounds_is_refused(api: Api, rate: float) -> None:
+    await api.create(jobId="j", **HOURLY)
+    first, until = _hours(api, -3, 0)
+    answered = await api("POST", "/v1/jobs/j/backfill", {"from": first, "to": until, "ratePerSecond": rate})
+    assert answered.problem() == (422, "invalid_field", "ratePerSecond")
 
 
 async def test_a_trigger_is_refused_with_the_run_in_the_way_unless_forced(api: Api) -> None:

@@ -245,7 +245,7 @@ async def test_what_does_not_exist_is_404(api: Api, method: str, path: str, code
 async def test_a_wrong_method_is_405_and_names_the_right_ones(api: Api) -> None:
     answered = await api("DELETE", "/v1/jobs")
     assert answered.problem() == (405, "method_not_allowed", None)
-    assert answered.headers["Allow"] == "GET, POST"
+    assert answered.headers["Allow"] == "GET, HEAD, POST"
 
 
 @pytest.mark.parametrize("kind", ["heartbeat", "complete", "fail", "release"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import msgspec
@@ -127,7 +128,7 @@ async def test_explain_says_that_no_worker_polls(api: Api) -> None:
 async def test_questions_go_to_the_owner_of_the_partition(api: Api) -> None:
     job_id = await api.create(runAt="2099-01-01T00:00:00Z", delaySeconds=None)
     job = api.owner.jobs[job_id]
-    view = {"state": job.state, "definition": job.definition}
+    view = {"state": job.state, "definition": job.definition, "progress": {"run_x_y": b"{}"}}
     asked: list[str] = []
 
     async def respond(request: web.Request) -> web.Response:
@@ -154,12 +155,17 @@ async def test_questions_go_to_the_owner_of_the_partition(api: Api) -> None:
     link.say_owners(dict.fromkeys(range(4), url))
     queries = HttpQueries(client)
     try:
-        assert await queries.job(job_id) == job
+        seen = await queries.job(job_id)
+        assert seen is not None
+        assert (seen.state, seen.definition, seen.progress) == (job.state, job.definition, {"run_x_y": b"{}"})
         assert await queries.job("none") is None
         with pytest.raises(Problem, match="No scheduler answers"):
             await queries.job("moved")
         page = await queries.page(2, "a", 9, JobFilter(tenant="t", queue="q"))
-        assert (page.jobs, page.next_after) == ([job], "more")
+        assert ([(one.state, one.definition) for one in page.jobs], page.next_after) == (
+            [(job.state, job.definition)],
+            "more",
+        )
         asked_for = URL(asked[-1]).query
         assert asked_for == {"partition": "2", "limit": "9", "after": "a", "filter": '{"tenant":"t","queue":"q"}'}
         assert await queries.ready("t") == [ReadyCount("t", "q", 2, 3)]
@@ -172,3 +178,39 @@ async def test_questions_go_to_the_owner_of_the_partition(api: Api) -> None:
     finally:
         await queries.close()
         await client.stop()
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/openapi.json", "/v1/jobs", "/v1/queues"])
+async def test_head_is_get_without_the_body(api: Api, path: str) -> None:
+    get = await api("GET", path)
+    async with api.session.request("HEAD", api.base + path) as head:
+        assert (head.status, await head.read()) == (200, b"")
+        assert head.headers["Content-Type"] == get.headers["Content-Type"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"NOT HTTP AT ALL\r\n\r\n", "bad_request"),
+        (b"GET / HTTP/9.9\r\n\r\n", "bad_request"),
+        (b"GET /livez HTTP/1.1\r\nHost: h\r\nX-Long: " + b"x" * 20_000 + b"\r\n\r\n", "bad_header"),
+        (b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: h\r\n\r\n", "bad_header"),
+        (b"GET /livez HTTP/1.1\r\nHost: h\r\nBad Name: x\r\n\r\n", "bad_request"),
+    ],
+)
+async def test_what_is_no_http_is_answered_with_a_problem(
+    api: Api, caplog: pytest.LogCaptureFixture, sent: bytes, code: str
+) -> None:
+    caplog.set_level("CRITICAL")
+    url = URL(api.base)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(sent)
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.split(b" ")[1] == b"400"
+    assert b"application/problem+json" in head
+    problem = json.loads(body)
+    assert (problem["status"], problem["code"] in (code, "bad_header")) == (400, True)
+    assert problem["requestId"].encode() in head

@@ -17,7 +17,14 @@ Api = Any
 
 DOCUMENT = document_of(ROUTES)
 SHOWN = [route for route in ROUTES if not route.hidden]
-NOT_OF_A_ROUTE = {"unknown_route", "method_not_allowed", "rate_limited", "not_paused", "unknown_tenant"}
+NOT_OF_A_ROUTE = {
+    "unknown_route",
+    "bad_request",
+    "method_not_allowed",
+    "rate_limited",
+    "not_paused",
+    "unknown_tenant",
+}
 """Codes that no documented operation answers with: paths and methods that are none, and words kept for later."""
 
 

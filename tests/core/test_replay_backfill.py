@@ -6,7 +6,7 @@ import pytest
 
 from streams.core.commands import Delete, Pause, ReplayRun, Reply, StartBackfill, StopBackfill, Trigger
 from streams.core.deadline import deadline_ms
-from streams.core.decide_control import BACKFILLS_MAX, REPLAYS_MAX
+from streams.core.decide_control import BACKFILL_INTERVAL_MS_MAX, BACKFILLS_MAX, REPLAYS_MAX
 from streams.core.events import RunOpened
 from streams.core.identity import run_id_at
 from streams.core.state import BACKFILLS_ENDED_MAX, DEAD_PAYLOAD_BYTES_MAX
@@ -285,3 +285,62 @@ def test_a_backfill_run_counts_its_start_deadline_from_its_opening(owner: Manual
     backfill(owner)
 
     assert owner.grant().scheduled_at_ms == AT - 5 * HOUR
+
+
+def test_a_backfill_opens_no_faster_than_its_rate(owner: ManualOwner) -> None:
+    owner.define()
+    owner.do(
+        StartBackfill(
+            job_id="job",
+            backfill_id="b1",
+            from_ms=AT - 5 * HOUR,
+            until_ms=AT - 2 * HOUR,
+            concurrent_runs_max=10,
+            interval_ms=60_000,
+        )
+    )
+    started_at_ms = owner.now_ms
+    assert deadline_ms(owner.must()) == started_at_ms + 60_000
+    owner.now_ms += 59_999
+    assert owner.wake().events == ()
+    owner.run_until(started_at_ms + 10 * 60_000)
+    opened = [event.at_ms for event in owner.log if isinstance(event, RunOpened) and event.kind == "backfill"]
+    assert opened == [started_at_ms + 60_000 * number for number in range(4)]
+    (ended,) = owner.state.backfills_ended
+    assert (ended.opened, ended.runs_total, ended.ended_by, ended.first_at_ms, ended.last_at_ms) == (
+        4,
+        4,
+        "completed",
+        AT - 5 * HOUR,
+        AT - 2 * HOUR,
+    )
+
+
+def test_a_rate_does_not_lift_the_backfills_own_limit(owner: ManualOwner) -> None:
+    owner.define()
+    command = StartBackfill(
+        job_id="job", backfill_id="b1", from_ms=AT - 5 * HOUR, until_ms=AT - 2 * HOUR, interval_ms=1_000
+    )
+    owner.do(command)
+    owner.run_until(owner.now_ms + 10_000)
+    assert len(owner.state.open) == 1
+    owner.complete(owner.grant())
+    owner.wake()
+    assert len(owner.state.open) == 1
+
+
+@pytest.mark.parametrize("interval_ms", [-1, BACKFILL_INTERVAL_MS_MAX + 1])
+def test_an_interval_out_of_bounds_is_refused(owner: ManualOwner, interval_ms: int) -> None:
+    owner.define()
+    command = StartBackfill(
+        job_id="job", backfill_id="b1", from_ms=AT - 5 * HOUR, until_ms=AT - 2 * HOUR, interval_ms=interval_ms
+    )
+    assert owner.reply(command).field == "interval_ms"
+
+
+def test_a_stopped_backfill_is_remembered_with_how_far_it_came(owner: ManualOwner) -> None:
+    owner.define()
+    backfill(owner, at_once=2)
+    owner.do(StopBackfill(job_id="job", backfill_id="b1"))
+    (ended,) = owner.state.backfills_ended
+    assert (ended.opened, ended.runs_total, ended.ended_by, ended.ended_at_ms) == (2, 4, "stopped", owner.now_ms)

@@ -32,10 +32,12 @@ from streams.offer_sender import OfferSender
 from streams.owner import Owner, Runtime
 from streams.query import QueryServer
 from streams.reply_sender import ReplySender
+from streams.stall_facts import SchedulerFacts
+from streams.stalls import StallWatch
 from streams.store.rocks import open_store
 from streams.topic_admin import TopicsWrongError, require_topics
 from streams.transaction import KafkaCommitter, NoSteps
-from streams.watchdog import Watchdog
+from streams.watchdog import Watchdog, end_with_threads
 
 if TYPE_CHECKING:
     from schemas.config import Settings
@@ -64,6 +66,7 @@ def run_scheduler(settings: Settings, steps: Steps | None = None) -> int:
     missing.
     """
     set_up_logging(settings.log)
+    end_with_threads()
     check_layout(settings.scheduler.group_id)
     try:
         for finding in require_topics(settings):
@@ -102,6 +105,7 @@ class _Process:
         self._sender = OfferSender(settings, client)
         self._replies = ReplySender(client)
         self._config = ConfigReader(settings, client, INSTALLED_ZONE_DATA, self._heard_config)
+        self._events = ObservedOwner(self._metrics, skew_alert_ms=settings.scheduler.clock_skew_alert_ms)
         self._owner = Owner(
             settings,
             INSTALLED_ZONE_DATA,
@@ -112,7 +116,7 @@ class _Process:
                 open_store=self._open_store,
                 send_offers=self._sender.send,
                 send_replies=self._replies.send,
-                events=ObservedOwner(self._metrics, skew_alert_ms=settings.scheduler.clock_skew_alert_ms),
+                events=self._events,
                 look_at_config=self._config.look,
                 steps=steps,
             ),
@@ -127,7 +131,9 @@ class _Process:
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         self._loop.run_until_complete(self._serve_queries())
-        connect(self._app, self._settings, lambda: self._owner)
+        inputs = connect(self._app, self._settings, lambda: self._owner)
+        facts = SchedulerFacts(self._log, inputs, self._events.transactions, self._replies.progress)
+        self._stalls = StallWatch(facts, stalled=self._events.stalled)
         self._app.task(self._turn)
         worker = faust.Worker(
             self._app, loop=self._loop, loglevel=self._settings.log.level, override_logging=False, quiet=True
@@ -164,6 +170,7 @@ class _Process:
         # Before anything is granted: a bound that is not known yet cannot be kept.
         await asyncio.to_thread(self._limits.wait_caught_up)
         self._watchdog.start()
+        self._stalls.start()
         beats = asyncio.get_running_loop().create_task(self._beat())
         try:
             await self._owner.run()
@@ -172,6 +179,7 @@ class _Process:
         finally:
             beats.cancel()
             self._watchdog.stop()
+            self._stalls.stop()
         if self._owner.failure is not None:
             self._logger.error("owner_failed", exc_info=self._owner.failure)
             await self._app.crash(self._owner.failure)

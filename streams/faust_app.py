@@ -11,7 +11,7 @@ One thing is mended: its seek back to the committed offsets also works where tha
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import faust
 from faust.transport.drivers import aiokafka as driver
@@ -65,13 +65,77 @@ class _ReadCommittedThread(driver.AIOKafkaConsumerThread):
         return offsets
 
 
+class InputPlace(NamedTuple):
+    """How far the records of one input partition are on their way; offsets, None where there was none yet."""
+
+    topic: str
+    partition: int
+    position: int | None
+    """The consumer's next fetch."""
+    read: int | None
+    """The last one that Faust handed to the agent."""
+    delivered: int | None
+    """The last one that the agent handed to the owner."""
+
+
+class InputProgress:
+    """What the agents have delivered, and where Faust and its consumer are; looked at from another thread."""
+
+    def __init__(self, app: faust.App) -> None:
+        self._app = app
+        self.read: dict[tuple[str, int], int] = {}
+        self.delivered: dict[tuple[str, int], int] = {}
+        self.waiting: set[str] = set()
+        """Topics whose agent waits for room in a full inbox: it stands still on purpose."""
+
+    @property
+    def generation(self) -> int:
+        """Of the group, as the app knows it."""
+        return int(self._app.consumer_generation_id)
+
+    def forget(self) -> None:
+        """The group moves on: what was read and not delivered is dropped, and read again."""
+        self.read.clear()
+
+    def places(self) -> list[InputPlace]:
+        """Return the input partitions that are assigned and whose agent is not waiting; none before the start."""
+        try:
+            consumer = self._app.consumer
+            subscription = consumer._thread._consumer._subscription.subscription  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
+            assignment = subscription.assignment
+        except AttributeError:
+            return []
+        if assignment is None or not assignment.active:
+            return []
+        found = []
+        for tp in assignment.tps:
+            if tp.topic in self.waiting:
+                continue
+            state = assignment.state_value(tp)
+            position = state.position if state is not None and state.has_valid_position else None
+            key = (tp.topic, tp.partition)
+            found.append(InputPlace(tp.topic, tp.partition, position, self.read.get(key), self.delivered.get(key)))
+        return found
+
+
 class _Consumer(driver.Consumer):
+    def __init__(self, *positional: Any, **named: Any) -> None:
+        super().__init__(*positional, **named)
+        hand_to_agent, progress = self.callback, self.transport.progress  # type: ignore[attr-defined]  # ours
+
+        async def noted(message: Any) -> None:
+            progress.read[message.topic, message.partition] = message.offset
+            await hand_to_agent(message)
+
+        self.callback = noted
+
     def _new_consumer_thread(self) -> _ReadCommittedThread:
         return _ReadCommittedThread(self, loop=self.loop, beacon=self.beacon)
 
 
 class _Transport(driver.Transport):
     Consumer = _Consumer
+    progress: InputProgress
 
 
 def make_app(settings: Settings, data_dir: str) -> faust.App:
@@ -96,20 +160,25 @@ def make_app(settings: Settings, data_dir: str) -> faust.App:
         stream_wait_empty=False,
         stream_buffer_maxsize=STREAM_BUFFER_MAX,
     )
-    app.transport = _Transport(app.conf.broker, app, loop=app.loop)
+    transport = _Transport(app.conf.broker, app, loop=app.loop)
+    transport.progress = InputProgress(app)
+    app.transport = transport
     return app
 
 
-def connect(app: faust.App, settings: Settings, owner: Callable[[], Owner]) -> None:
+def connect(app: faust.App, settings: Settings, owner: Callable[[], Owner]) -> InputProgress:
     """Let the app fill the owner's inboxes and tell it of assignments. `owner()` is asked at each call."""
-    _add_agent(app, settings, Topic.COMMANDS, "commands", owner)
-    _add_agent(app, settings, Topic.JOB_DEFINITIONS, "definitions", owner)
+    progress: InputProgress = app.transport.progress  # type: ignore[attr-defined]  # ours
+    _add_agent(app, settings, Topic.COMMANDS, "commands", owner, progress)
+    _add_agent(app, settings, Topic.JOB_DEFINITIONS, "definitions", owner, progress)
     commands = topic_name(settings, Topic.COMMANDS)
 
     async def assigned(_sender: Any, /, *told: Any, **_: Any) -> None:
+        progress.forget()
         await owner().assigned([tp.partition for tp in told[0] if tp.topic == commands])
 
     async def revoked(_sender: Any, /, *_: Any, **__: Any) -> None:
+        progress.forget()
         await owner().revoked()
 
     async def stopping(_sender: Any, /, *_: Any, **__: Any) -> None:
@@ -121,11 +190,20 @@ def connect(app: faust.App, settings: Settings, owner: Callable[[], Owner]) -> N
     app.on_partitions_revoked.connect(revoked)
     # A graceful stop sends no revocation (facts A3).
     app.on_before_shutdown.connect(stopping)
+    return progress
 
 
-def _add_agent(app: faust.App, settings: Settings, topic: Topic, source: Source, owner: Callable[[], Owner]) -> None:
+def _add_agent(  # noqa: PLR0917 - all of it is the agent's
+    app: faust.App,
+    settings: Settings,
+    topic: Topic,
+    source: Source,
+    owner: Callable[[], Owner],
+    progress: InputProgress,
+) -> None:
+    name = topic_name(settings, topic)
     channel = app.topic(
-        topic_name(settings, topic),
+        name,
         key_type=bytes,
         value_type=bytes,
         key_serializer="raw",
@@ -144,7 +222,12 @@ def _add_agent(app: faust.App, settings: Settings, topic: Topic, source: Source,
                 partition,
                 Input(source, message.offset, round(message.timestamp * 1000), message.key, message.value),
             )
-            await owner().room(partition)
+            progress.delivered[name, partition] = message.offset
+            progress.waiting.add(name)
+            try:
+                await owner().room(partition)
+            finally:
+                progress.waiting.discard(name)
 
     app.agent(channel, name=f"fill-{source}", concurrency=1)(fill)
 

@@ -103,6 +103,7 @@ class KafkaLedgerLog:
         self._ledger = topic_name(settings, Topic.LEDGER)
         self._inputs = (topic_name(settings, Topic.COMMANDS), topic_name(settings, Topic.JOB_DEFINITIONS))
         self._partitions = settings.topics.partitions
+        self._copies_required = settings.topics.min_insync_replicas
         self._admin = AdminClient(self._client)
         common = {
             **self._client,
@@ -143,6 +144,22 @@ class KafkaLedgerLog:
     def input_ends(self, partitions: Iterable[int]) -> dict[int, int]:
         """Ask for the end of what gateways have appended."""
         return self._ends(self._inputs[0], partitions, IsolationLevel.READ_UNCOMMITTED)
+
+    def stable_ends(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """Ask for the ends of input partitions as a read_committed consumer sees them."""
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in places:
+            by_topic.setdefault(topic, []).append(partition)
+        return {
+            (topic, partition): end
+            for topic, partitions in by_topic.items()
+            for partition, end in self._ends(topic, partitions, IsolationLevel.READ_COMMITTED).items()
+        }
+
+    def takes_writes(self) -> bool:
+        """Whether the ledger has as many copies in sync as are configured: with fewer it may refuse every write."""
+        ledger = self._admin.list_topics(self._ledger, timeout=REQUEST_TIMEOUT_S).topics[self._ledger]
+        return all(len(partition.isrs) >= self._copies_required for partition in ledger.partitions.values())
 
     def stable_committed(self, partitions: Iterable[int]) -> dict[str, dict[int, int]] | None:
         """Ask as a read_committed consumer of the group: only so does the broker withhold pending offsets."""

@@ -52,6 +52,7 @@ METRICS: Final = {
     "horolog_recovery_restored_records": "Ledger records that the take-over has read so far, by partition.",
     "horolog_quarantined_jobs_total": "Jobs set aside because deciding about them failed.",
     "horolog_dead_letters_total": "Inputs that could not be read or accepted, by code.",
+    "horolog_stalls_total": "Times that something stood still for longer than its bound; each ends the process.",
     "horolog_clock_skew_seconds": "This machine's wall clock minus the broker's, the largest over the partitions.",
 }
 
@@ -75,6 +76,7 @@ class SchedulerMetrics:
         self.restored = self._gauge("horolog_recovery_restored_records", "partition")
         self.quarantined = self._counter("horolog_quarantined_jobs_total")
         self.dead_letters = self._counter("horolog_dead_letters_total", "code")
+        self.stalls = self._counter("horolog_stalls_total")
         self.skew = self._gauge("horolog_clock_skew_seconds")
 
     def _histogram(self, name: str, buckets: tuple[float, ...]) -> Histogram:
@@ -103,11 +105,14 @@ class ObservedOwner:
         """When each partition's recovery was last told in the log."""
         self._skew_alert_ms = skew_alert_ms
         self._skewed = False
+        self._commits = 0
+        self._failing = False
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("horolog.scheduler")
         self._metrics = metrics
 
     def assigned(self, membership: Membership, partitions: Sequence[int], kept: Sequence[int]) -> None:
         """The group has given this process partitions."""
+        self._failing = False
         self._log.info(
             "partitions_assigned",
             generation=membership.generation,
@@ -118,6 +123,7 @@ class ObservedOwner:
 
     def revoked(self, partitions: Sequence[int], waited_ms: float) -> None:
         """The group is about to move on."""
+        self._failing = False
         self._metrics.owned.clear()
         self._log.info("partitions_revoked", partitions=[*partitions], waited_ms=round(waited_ms, 1))
 
@@ -141,6 +147,8 @@ class ObservedOwner:
 
     def committed(self, batches: Sequence[Batch], took_ms: float) -> None:
         """A transaction is on the log."""
+        self._commits += 1
+        self._failing = False
         self._metrics.commit.observe(took_ms / 1000)
         for batch in batches:
             self._metrics.decisions.inc(batch.decisions)
@@ -158,6 +166,7 @@ class ObservedOwner:
 
     def failed(self, outcome: Outcome, reason: str, partitions: Sequence[int]) -> None:
         """A transaction did not commit."""
+        self._failing = True
         self._metrics.failed.labels(outcome.value).inc()
         self._log.warning("transaction_failed", outcome=outcome.value, reason=reason, partitions=[*partitions])
 
@@ -183,6 +192,15 @@ class ObservedOwner:
         elif self._skewed and not skewed:
             self._log.info("clock_right_again", skew_ms=round(skew_ms))
         self._skewed = skewed
+
+    def transactions(self) -> tuple[int, int]:
+        """Return how many committed, and one more while the last ones of this assignment failed."""
+        return self._commits, self._commits + self._failing
+
+    def stalled(self, reason: str) -> None:
+        """Something stands still; the process is about to be ended."""
+        self._metrics.stalls.inc()
+        self._log.error("stalled", reason=reason)
 
     def _count(self, entry: HistoryEntry) -> None:
         metrics = self._metrics

@@ -20,14 +20,29 @@ if TYPE_CHECKING:
 EXIT_CODE: Final = 70
 """EX_SOFTWARE of sysexits: an internal error; supervisors restart."""
 
+THREAD_PREFIX: Final = "horolog-"
+
 LOOKS_PER_TIMEOUT: Final = 6
 """How often the thread looks within one time-out."""
 
 
-def _end_process(reason: str) -> None:
+def end_process(reason: str) -> None:
+    """Write the reason and be gone at once, whatever the other threads do."""
     sys.stderr.write(reason + "\n")
     sys.stderr.flush()
     os._exit(EXIT_CODE)
+
+
+def end_with_threads(end: Callable[[str], None] = end_process) -> None:
+    """Let the process end with any thread of ours that dies: its readers would be silent, and nobody would know why."""
+
+    def died(told: threading.ExceptHookArgs) -> None:
+        name = told.thread.name if told.thread is not None else "?"
+        sys.excepthook(told.exc_type, told.exc_value or told.exc_type(), told.exc_traceback)
+        if name.startswith(THREAD_PREFIX):
+            end(f"horologd: the thread {name} died ({told.exc_type.__name__}: {told.exc_value}); ending the process")
+
+    threading.excepthook = died
 
 
 class Watchdog:
@@ -37,7 +52,7 @@ class Watchdog:
         self,
         timeout_ms: int,
         *,
-        end: Callable[[str], None] = _end_process,
+        end: Callable[[str], None] = end_process,
         monotonic_ms: Callable[[], float] = lambda: time.monotonic() * 1000.0,
     ) -> None:
         self._timeout_ms = timeout_ms

@@ -283,6 +283,11 @@ class CalendarBody(Body, frozen=True, kw_only=True):
     description: str = ""
 
 
+_INSTEAD: Final = {
+    "concurrencyKey": "is not there; give the jobs that share a key a queue of their own, with maxRunning.",
+}
+"""What to do without a field that other schedulers have."""
+
 _AT: Final = re.compile(r" - at `(?:key in )?(\$[^`]*)`")
 _MISSING: Final = re.compile(r"Object missing required field `([^`]+)`")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `([^`]+)`")
@@ -335,7 +340,8 @@ def _wrong_shape(message: str, prefix: str) -> Problem:
         return Problem("missing_field", f"{field}: is required; send it.", field=field)
     if (unknown := _UNKNOWN.search(message)) is not None:
         field = _join(prefix, path, unknown[1])
-        return Problem("unknown_field", f"{field}: is not a known field; remove it or correct its name.", field=field)
+        advice = _INSTEAD.get(unknown[1], "is not a known field; remove it or correct its name.")
+        return Problem("unknown_field", f"{field}: {advice}", field=field)
     field = _join(prefix, path, "")
     if not field:
         return Problem("bad_json", f"The body must be a JSON object. {message}.")

@@ -12,6 +12,7 @@ from api.calendar_shelf import CalendarShelf
 from api.config_books import ConfigBooks
 from api.metrics import Metrics
 from api.owner_watch import OwnerWatch
+from api.pending_counts import PendingCounts, require_room
 from api.problems import Problem
 from api.queue_book import QueueBook
 from api.recent_jobs import RecentJobs
@@ -68,9 +69,13 @@ class Gateway:
     queues: QueueBook = field(init=False)
     tenants: TenantBook = field(init=False)
     calendars: CalendarShelf = field(init=False)
+    pending: PendingCounts = field(default_factory=PendingCounts)
 
     def __post_init__(self) -> None:
         self.watch = OwnerWatch(self.client)
+        for partition, view in self.client.owners.items():
+            self.pending.heard(partition, view)
+        self.client.on_owner_change = self.pending.heard
         self.metrics = Metrics(self.client)
         self.queues = QueueBook(self.client, strict=self.limits.strict_queues)
         self.tenants = TenantBook(self.client)
@@ -105,6 +110,18 @@ class Gateway:
             raise Problem("job_not_found", f"jobId: there is no job {job_id!r}; look at its spelling.", field="jobId")
         require_tenant(job.state.tenant, caller, "jobId")
         return job
+
+    async def require_room(self, caller: Caller, job_id: str, request_hash: str, *, may_exist: bool) -> None:
+        """See require_room. Raises Problem `pending_cap`, `no_owner`."""
+        await require_room(
+            caller.tenant,
+            job_id,
+            request_hash,
+            may_exist=may_exist,
+            tenants=self.tenants,
+            counts=self.pending,
+            queries=self.queries,
+        )
 
     async def shows(self, shown: Shown) -> bool:
         """Wait (bounded) until the owner's store shows what a consistency token names. Raises Problem `no_owner`.

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION_CHARS_MAX: Final = 1_000
 
+RUNNING_MAX: Final = 1_000_000_000
+"""Far above what one cluster runs."""
+
 _RECORD: Final = "QueueConfig"
 
 
@@ -92,9 +95,11 @@ def entry_of(
     body: QueueBody, tenant: str, queue: str, *, before: QueueEntry | None, now_ms: int, actor: str
 ) -> QueueEntry:
     """Make the entry that a PUT asks for; the version rises only if it says something new."""
-    if body.max_running is not None:
-        detail = "maxRunning: is not enforced yet; leave it out, and bound the workers' slots instead."
-        raise Problem("invalid_field", detail, field="maxRunning")
+    running_max = body.max_running
+    if running_max is not None and not 0 <= running_max <= RUNNING_MAX:
+        field = "maxRunning"
+        detail = f"{field}: use a number from 0 to {RUNNING_MAX}, or null."
+        raise Problem("invalid_field", detail, field=field, limit=RUNNING_MAX)
     rate = body.max_lease_rate_per_second
     if rate is not None and not 0 <= rate <= LEASE_RATE_MAX:
         field = "maxLeaseRatePerSecond"
@@ -107,11 +112,13 @@ def entry_of(
         tenant=tenant,
         queue=queue,
         description=body.description,
+        running_max=running_max,
         lease_rate_per_s=rate,
         version=1 if before is None else before.version + 1,
         updated_at_ms=now_ms,
         actor=actor,
     )
-    if before is not None and (before.description, before.lease_rate_per_s) == (entry.description, rate):
+    known = None if before is None else (before.description, before.lease_rate_per_s, before.running_max)
+    if before is not None and known == (entry.description, rate, running_max):
         return before
     return entry

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from api.bodies import TenantBody
     from api.dispatch.client import DispatchClient
 
+PENDING_CAP_MAX: Final = 1_000_000_000_000
+"""Far above what one cluster holds."""
+
 LEASE_RATE_MAX: Final = 1_000_000
 """Leases a second; far above what one cluster gives."""
 
@@ -76,18 +79,24 @@ def tenant_entry_of(
     body: TenantBody, tenant: str, *, before: TenantEntry | None, now_ms: int, actor: str
 ) -> TenantEntry:
     """Make the entry that a PUT asks for; the version rises only if it says something new. Raises Problem."""
-    for value, field in ((body.pending_cap, "pendingCap"), (body.weight, "weight")):
-        if value is not None:
-            raise Problem("invalid_field", f"{field}: is not enforced yet; leave it out.", field=field)
+    if body.weight is not None:
+        detail = "weight: tenants have equal shares; leave it out, and bound the others with maxLeaseRatePerSecond."
+        raise Problem("invalid_field", detail, field="weight")
+    cap = body.pending_cap
+    if cap is not None and not 0 <= cap <= PENDING_CAP_MAX:
+        field = "pendingCap"
+        detail = f"{field}: use a number from 0 to {PENDING_CAP_MAX}, or null."
+        raise Problem("invalid_field", detail, field=field, limit=PENDING_CAP_MAX)
     rate = body.max_lease_rate_per_second
     if rate is not None and not 0 <= rate <= LEASE_RATE_MAX:
         field = "maxLeaseRatePerSecond"
         detail = f"{field}: use a number from 0 to {LEASE_RATE_MAX}, or null."
         raise Problem("invalid_field", detail, field=field, limit=LEASE_RATE_MAX)
-    if before is not None and before.lease_rate_per_s == rate:
+    if before is not None and (before.lease_rate_per_s, before.pending_max) == (rate, cap):
         return before
     return TenantEntry(
         tenant=tenant,
+        pending_max=cap,
         lease_rate_per_s=rate,
         version=1 if before is None else before.version + 1,
         updated_at_ms=now_ms,

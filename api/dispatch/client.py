@@ -82,6 +82,7 @@ class DispatchClient:
         self._tracked: dict[str, int] = {}
         """Request id of that command to its partition."""
         self._owners_known = False
+        self.on_owner_change: Callable[[int, OwnerView | None], None] | None = None
         self._config = config
         self._link = link
         self._alarms = Alarms(self.clock)
@@ -292,6 +293,8 @@ class DispatchClient:
         self._owners_known = True
         for partition, view in owners:
             self._heard_of(partition)
+            if self.on_owner_change is not None:
+                self.on_owner_change(partition, view)
             before = self.owners.get(partition)
             if view is None:
                 self.owners.pop(partition, None)

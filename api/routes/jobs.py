@@ -101,6 +101,7 @@ async def create(call: HttpCall) -> web.Response:
         config_offset=gateway.calendars.config_offset(definition),
         standing=standing(body),
     )
+    await gateway.require_room(call.caller, job_id, command.request_hash, may_exist=named or key is not None)
     reply = await gateway.client.command(command)
     if reply.code == "idempotency_conflict":
         raise _other_body(job_id, named=named)
@@ -136,6 +137,8 @@ async def put(call: HttpCall) -> web.Response:
         standing=standing(body),
         **key_fields(call.idempotency_key, data, "PUT", call.caller.tenant, job_id),
     )
+    if not expected:
+        await gateway.require_room(call.caller, job_id, command.request_hash, may_exist=True)
     reply = await gateway.client.command(command)
     if create_only and reply.code == "idempotency_conflict" and not reply.field:
         detail = "If-None-Match: the job exists; leave the header out to replace it."

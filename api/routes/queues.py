@@ -87,7 +87,7 @@ def _view(call: HttpCall, queue: str, waiting: Waiting | None) -> dict[str, Any]
         "tenant": tenant,
         "version": 0 if entry is None else entry.version,
         "description": "" if entry is None else entry.description,
-        "maxRunning": None,
+        "maxRunning": None if entry is None else entry.running_max,
         "maxLeaseRatePerSecond": None if entry is None else entry.lease_rate_per_s,
         "workersPolling": calls,
         "slotsPolling": slots,
@@ -147,7 +147,7 @@ def _tenant_answer(tenant: str, entry: TenantEntry | None) -> web.Response:
     view = {
         "tenant": tenant,
         "version": version,
-        "pendingCap": None,
+        "pendingCap": None if entry is None else entry.pending_max,
         "maxLeaseRatePerSecond": None if entry is None else entry.lease_rate_per_s,
         "weight": None,
     }

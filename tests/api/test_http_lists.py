@@ -155,7 +155,11 @@ async def test_a_tenant_sees_and_sets_its_own_rate_only(serve: Any) -> None:
         for method in ("GET", "PUT"):
             foreign = await api(method, "/v1/tenants/b", {} if method == "PUT" else None)
             assert foreign.problem() == (403, "forbidden", "tenant")
-        assert (await api("PUT", "/v1/tenants/a", {"pendingCap": 5})).problem()[2] == "pendingCap"
+        assert (await api("PUT", "/v1/tenants/a", {"pendingCap": -1})).problem()[2] == "pendingCap"
+        assert (await api("PUT", "/v1/tenants/a", {"weight": 2})).problem()[2] == "weight"
+        capped = await api("PUT", "/v1/tenants/a", {"pendingCap": 5})
+        assert (capped.status, capped.body["pendingCap"]) == (200, 5)
+        assert (await api("PUT", "/v1/tenants/a", {"pendingCap": 5})).body["version"] == capped.body["version"]
         assert (await api("PUT", "/v1/tenants/a", {"maxLeaseRatePerSecond": -1})).problem()[1] == "invalid_field"
 
 

@@ -34,8 +34,11 @@ async def test_a_queue_is_declared_shown_and_changed_by_version(api: Api) -> Non
     assert (changed.body["version"], changed.body["maxLeaseRatePerSecond"]) == (2, None)
     stale = await api("PUT", "/v1/queues/billing", {"description": "x"}, If_Match='"1"')
     assert stale.problem() == (412, "version_mismatch", "If-Match")
-    limited = await api("PUT", "/v1/queues/billing", {"maxRunning": 3})
-    assert limited.problem() == (422, "invalid_field", "maxRunning")
+    limited = await api("PUT", "/v1/queues/billing", {"description": "more", "maxRunning": 3})
+    assert (limited.body["version"], limited.body["maxRunning"]) == (3, 3)
+    assert (await api("GET", "/v1/queues/billing")).body["maxRunning"] == 3
+    below = await api("PUT", "/v1/queues/billing", {"maxRunning": -1})
+    assert below.problem() == (422, "invalid_field", "maxRunning")
 
 
 async def test_queues_show_who_polls_and_what_waits(api: Api) -> None:

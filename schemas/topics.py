@@ -30,6 +30,9 @@ REPLIES_RETENTION_MS = HOUR_MS
 # lease is told again with each logged renewal (every 5 minutes of heartbeats), so its record is never old.
 LEASES_RETENTION_MS = 7 * DAY_MS
 HINTS_RETENTION_MS = 10 * MINUTE_MS
+# History names the offset of `config` that each decision knew: for as long as it is kept, and a day more, every record
+# that was in force must be there.
+CONFIG_KEPT_MS = 31 * DAY_MS
 # Small segments, since the active one is never compacted and recovery reads all of it.
 COMPACTED_SEGMENT_BYTES = 64 * 1024 * 1024
 COMPACTED_SEGMENT_MS = 10 * MINUTE_MS
@@ -82,6 +85,8 @@ class TopicSpec:
     meaning: str
     retention_ms: int | None = None
     segment_ms: int = COMPACTED_SEGMENT_MS
+    kept_ms: int = 0
+    """Of a compacted topic: records younger than this are never compacted away."""
 
 
 _ROWS = (
@@ -191,6 +196,7 @@ _ROWS = (
         partitioning=Partitioning.ONE,
         policy="compact",
         append_time=False,
+        kept_ms=CONFIG_KEPT_MS,
         writer="gateways",
         meaning="tenants, queues, quotas, calendars, zone-data version; read whole by every process",
     ),
@@ -237,6 +243,8 @@ def topic_configs(settings: Settings, topic: Topic) -> dict[str, str]:
         configs["delete.retention.ms"] = str(TOMBSTONE_RETENTION_MS)
         configs["min.cleanable.dirty.ratio"] = COMPACTED_DIRTY_RATIO
         configs["segment.bytes"] = str(COMPACTED_SEGMENT_BYTES)
+    if spec.kept_ms:
+        configs["min.compaction.lag.ms"] = str(spec.kept_ms)
     if spec.policy == "compact":
         # Without effect while the policy is compact alone. Should somebody add delete to it, the default of
         # seven days would empty the topic of every job that has been quiet for so long.

@@ -126,6 +126,12 @@ def test_compacted_topics_keep_tombstones_a_week_and_segments_small(topic: Topic
     assert configs["retention.ms"] == str(-1 if SPECS[topic].policy == "compact" else 7 * DAY_MS)
 
 
+def test_what_history_refers_to_in_config_is_kept_for_as_long_as_history() -> None:
+    lags = {topic: topic_configs(PRODUCTION, topic).get("min.compaction.lag.ms") for topic in Topic}
+
+    assert lags == dict.fromkeys(Topic) | {Topic.CONFIG: str(31 * DAY_MS)}
+
+
 @pytest.mark.parametrize("topic", [topic for topic in Topic if "delete" in SPECS[topic].policy])
 def test_segments_of_deleting_topics_close_before_they_must_be_gone(topic: Topic) -> None:
     configs = topic_configs(PRODUCTION, topic)

@@ -8,6 +8,7 @@ What must hold: nothing early, lost or twice (the checker), and a skew of over a
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from streams.kafka_dev import wait_until
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tests.chaos.harness.campaign import Campaign
-    from tests.chaos.harness.clock import Clocks
+    from tests.chaos.harness.clock import Clocks, SettableClock
     from tests.chaos.harness.cluster import Scheduler
     from tests.chaos.harness.healing import Healing
 
@@ -28,6 +29,9 @@ OFF_S: Final = (4.0, 12.0)
 
 RATES: Final = (-0.4, -0.2, 0.2, 0.4)
 """Seconds in each second; far beyond any clock, so that the bound of a second is passed in a few."""
+
+ALERT_S: Final = 1.0
+"""scheduler.clock_skew_alert_ms."""
 
 ALERT_TIMEOUT_S: Final = 30.0
 TOLERANCE_S: Final = 5.0
@@ -55,23 +59,38 @@ class ClockFaults:
     def _step(self, kind: str, offset_s: float, *, everybody: bool = False) -> None:
         victims = self._victims(everybody=everybody)
         seconds = self._campaign.rng.uniform(*self._off_s)
-        for victim in victims:
-            self._clocks.of(victim.name).step(offset_s)
-        self._off(kind, victims, seconds, lambda skew_s: abs(skew_s - offset_s) < TOLERANCE_S)
+        self._off(
+            kind,
+            victims,
+            seconds,
+            lambda clock: clock.step(offset_s),
+            lambda skew_s: abs(skew_s - offset_s) < TOLERANCE_S,
+        )
 
     def _drift(self) -> None:
         victims = self._victims(everybody=False)
         rate, seconds = self._campaign.rng.choice(RATES), self._campaign.rng.uniform(*self._off_s)
-        for victim in victims:
-            self._clocks.of(victim.name).drift(rate)
-        self._off("clock_drift", victims, seconds, lambda skew_s: skew_s * rate > abs(rate))
+        self._off(
+            "clock_drift",
+            victims,
+            seconds,
+            lambda clock: clock.drift(rate),
+            lambda skew_s: skew_s * math.copysign(1.0, rate) > ALERT_S,
+        )
 
     def _victims(self, *, everybody: bool) -> list[Scheduler]:
         campaign = self._campaign
         chosen = campaign.an_owner()
         return [s for s in campaign.cluster.schedulers if s.alive] if everybody else [chosen]
 
-    def _off(self, kind: str, victims: Sequence[Scheduler], seconds: float, is_off: Callable[[float], bool]) -> None:
+    def _off(
+        self,
+        kind: str,
+        victims: Sequence[Scheduler],
+        seconds: float,
+        disturb: Callable[[SettableClock], None],
+        is_off: Callable[[float], bool],
+    ) -> None:
         campaign, at_ms = self._campaign, now_ms()
         running = [scheduler for scheduler in campaign.cluster.schedulers if scheduler.alive]
         owned = frozenset(partition for victim in victims for partition in victim.owned())
@@ -81,9 +100,13 @@ class ClockFaults:
             skews = [metric(victim, "horolog_clock_skew_seconds") or 0.0 for victim in victims if victim.owned()]
             return bool(skews) and all(is_off(skew) for skew in skews)
 
+        for victim in victims:
+            disturb(self._clocks.of(victim.name))
         campaign.pause(seconds)
         bitten = wait_until(told, ALERT_TIMEOUT_S)
-        alerted = all(_alerts(victim) > alerts[victim] for victim in victims if victim.owned())
+        alerted = wait_until(
+            lambda: all(_alerts(victim) > alerts[victim] for victim in victims if victim.owned()), ALERT_TIMEOUT_S
+        )
         skews = {victim.name: metric(victim, "horolog_clock_skew_seconds") for victim in victims}
         for victim in victims:
             self._clocks.of(victim.name).step(0.0)

@@ -32,7 +32,7 @@ ANSWERS_LOST: Final = (1, 4)
 """Of one fault, each with its connection."""
 
 LOSE_TIMEOUT_S: Final = 30.0
-GATEWAY_APIS: Final = ("produce", "fetch", "init_producer_id")
+GATEWAY_APIS: Final = ("produce", "fetch")
 TAKEN_OVER_TIMEOUT_S: Final = 60.0
 
 

@@ -13,7 +13,20 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from horolog._cli import apply, calendars, explain, export, import_jobs, jobs, queues, runs, worker
+from horolog._cli import (
+    apply,
+    bulk,
+    calendars,
+    explain,
+    export,
+    import_jobs,
+    job_actions,
+    jobs,
+    limits,
+    queues,
+    runs,
+    worker,
+)
 from horolog._cli.exits import EPILOG, FAILED, USAGE, CliError
 from horolog._cli.options import Leaves, common_options
 from horolog._cli.screen import Screen
@@ -36,7 +49,10 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     leaves = Leaves(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
-    for module in (jobs, runs, queues, calendars, apply, export, import_jobs, explain, worker):
+    jobs.add(leaves)
+    job_actions.add_backfills(leaves)
+    bulk.add_undo(leaves)
+    for module in (runs, queues, limits, calendars, apply, export, import_jobs, explain, worker):
         module.add(leaves)
     return parser
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from horolog._errors import (
     ApiError,
@@ -19,7 +19,7 @@ from horolog._errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 OK = 0
 FAILED = 1
@@ -36,13 +36,31 @@ EPILOG = (
 _NEXT: Mapping[str, str] = {
     "job_not_found": "`horolog jobs list` shows the jobs of your tenant.",
     "run_not_found": "`horolog runs list JOB` shows the runs that are remembered; older ones are in topic history.",
-    "unknown_queue": "`horolog queues list` shows the queues; PUT /v1/queues/{queue} creates one.",
+    "unknown_queue": "`horolog queues list` shows the queues; `horolog queues set` creates one.",
+    "unknown_backfill": "`horolog backfills list JOB` shows the backfills of a job.",
+    "too_many_backfills": "`horolog backfills list JOB` shows those that are going; wait for one, or stop it.",
+    "job_paused": "Resume it with `horolog jobs resume`, or open a run all the same with --force.",
+    "overlap": "`horolog runs list JOB` shows the run in the way: wait for it or cancel it; a trigger may --force.",
+    "slot_decided": "`horolog explain JOB --at TIME` says what became of that occurrence.",
+    "job_finished": "`horolog jobs show` says how it stands; create a new one for more runs.",
+    "too_many_replays": "`horolog jobs trigger` opens a run of its own.",
     "unknown_route": "This gateway is older than this command; update it, or leave the option out.",
     "job_exists": "Change it with `horolog jobs edit`, or choose another --id.",
     "version_mismatch": "Somebody else edited it: look at it with `horolog jobs show`, then repeat with its version.",
     "run_closed": "`horolog runs show` says how it ended.",
     "forbidden": "Use the token of the tenant that owns it.",
 }
+
+
+_CONFLICTS = frozenset({"version_mismatch", "job_finished", "run_closed", "too_many_replays", "overlap"})
+
+
+def code_of_items(items: Sequence[Mapping[str, Any]]) -> int:
+    """Give the exit code of a bulk change: ok, conflict if others were in the way, failure for anything else."""
+    codes = {item.get("code") for item in items if item.get("ok") is False}
+    if not codes:
+        return OK
+    return CONFLICT if codes <= _CONFLICTS else FAILED
 
 
 class CliError(Exception):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from horolog import _calls
+from horolog._cli import bulk, job_actions
 from horolog._cli.definitions import (
     add_job_options,
     add_schedule_options,
     definition_of,
-    read_json_option,
     time_form,
 )
 from horolog._cli.exits import OK, usage
@@ -41,6 +41,7 @@ def add(leaves: Leaves) -> None:
     listing.add_argument("--queue")
     listing.add_argument("--state", choices=["active", "paused", "finished", "deleted"])
     listing.add_argument("--prefix", help="only names that begin so")
+    listing.add_argument("--text", help="only with this in the name, task or id")
     add_label(listing)
     add_limit(listing)
     add_watch(listing)
@@ -60,26 +61,12 @@ def add(leaves: Leaves) -> None:
     preview.add_argument("--from", dest="start", metavar="TIME", help="default: now")
     preview.add_argument("--count", type=int, default=_PREVIEW_COUNT, help=f"1 to {_PREVIEW_MAX}")
     add_schedule_options(preview)
-    _add_actions(verbs)
+    job_actions.add(verbs)
+    bulk.add(verbs)
 
 
 def _add_version(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--version", type=int, metavar="N", help="act only on this version (see `jobs show`)")
-
-
-def _add_actions(verbs: Any) -> None:
-    pause = leaf(verbs, "pause", pause_job, "Pause a job: nothing is opened or leased until it is resumed.")
-    pause.add_argument("job")
-    pause.add_argument("--note")
-    pause.add_argument("--actor")
-    pause.add_argument("--until", metavar="TIME", help="resume then")
-    resume = leaf(verbs, "resume", resume_job, "Resume a paused job.")
-    resume.add_argument("job")
-    trigger = leaf(verbs, "trigger", trigger_job, "Open a run now.")
-    trigger.add_argument("job")
-    trigger.add_argument("--payload", metavar="JSON", help="instead of the job's; any JSON, or @FILE")
-    trigger.add_argument("--note")
-    trigger.add_argument("--key", help="idempotency key: a repeat with it opens no second run")
 
 
 # --- commands -----------------------------------------------------------------------------------------
@@ -127,7 +114,13 @@ def list_jobs(session: Session, args: argparse.Namespace) -> int:
     def build(cursor: str | None) -> Any:
         limit = min(args.limit or PAGE, PAGE)
         return _calls.list_jobs(
-            queue=args.queue, state=args.state, name_prefix=args.prefix, labels=labels, limit=limit, cursor=cursor
+            queue=args.queue,
+            state=args.state,
+            name_prefix=args.prefix,
+            text=args.text,
+            labels=labels,
+            limit=limit,
+            cursor=cursor,
         )
 
     def picture() -> None:
@@ -261,36 +254,4 @@ def preview_job(session: Session, args: argparse.Namespace) -> int:
     session.screen.table((f"LOCAL, {zone}", "UTC", "NOTE"), rows)
     for warning in answer.get("warnings") or ():
         session.screen.line(f"Warning: {warning}", "yellow")
-    return OK
-
-
-def pause_job(session: Session, args: argparse.Namespace) -> int:
-    """See the help."""
-    until = None
-    if args.until is not None:
-        zone = zone_of(session.send(_calls.get_job(args.job)))
-        until = parse_time(read_instant(args.until, zone, "--until"))
-    job = session.send(_calls.pause_job(args.job, note=args.note, actor=args.actor, until=until))
-    return _acted(session, job, f"Paused {args.job}. Resume it with: horolog jobs resume {args.job}")
-
-
-def resume_job(session: Session, args: argparse.Namespace) -> int:
-    """See the help."""
-    job = session.send(_calls.resume_job(args.job))
-    return _acted(session, job, f"Resumed {args.job}. Next run: {both(job.get('nextRunAt'), zone_of(job))}")
-
-
-def trigger_job(session: Session, args: argparse.Namespace) -> int:
-    """See the help."""
-    payload = {} if args.payload is None else {"payload": read_json_option(args.payload, "--payload")}
-    call = _calls.trigger_job(args.job, note=args.note, idempotency_key=args.key, **payload)
-    answer = session.send(call)
-    return _acted(session, answer, f"Opened {answer['runId']}. See it with: horolog runs show {answer['runId']}")
-
-
-def _acted(session: Session, answer: dict[str, Any], sentence: str) -> int:
-    if session.as_json:
-        session.screen.json(answer)
-    else:
-        session.screen.line(sentence)
     return OK

@@ -86,9 +86,10 @@ def _seconds(text: str) -> float:
     return value
 
 
-def add_limit(parser: argparse.ArgumentParser) -> None:
-    """Add `--limit`."""
-    parser.add_argument("--limit", type=_limit, default=LIMIT, metavar="N", help=f"at most so many; default {LIMIT}")
+def add_limit(parser: argparse.ArgumentParser, default: int | None = LIMIT) -> None:
+    """Add `--limit`; None stands for all."""
+    told = "all" if default is None else default
+    parser.add_argument("--limit", type=_limit, default=default, metavar="N", help=f"at most so many; default {told}")
 
 
 def _limit(text: str) -> int:
@@ -97,6 +98,11 @@ def _limit(text: str) -> int:
         message = "a whole number from 1"
         raise argparse.ArgumentTypeError(message)
     return value
+
+
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    """Add `--yes`, without which a dangerous command only says what it would do."""
+    parser.add_argument("--yes", action="store_true", help="do it; without it nothing is changed")
 
 
 def add_label(parser: argparse.ArgumentParser) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from horolog import _calls
+from horolog._cli import limits
 from horolog._cli.options import add_watch, leaf
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def add(leaves: Leaves) -> None:
     show = leaf(verbs, "show", show_queue, "Show a queue: what waits, and who polls.")
     show.add_argument("queue")
     add_watch(show)
+    limits.add_queue(verbs)
 
 
 def _waiting(queue: dict[str, Any]) -> int | None:

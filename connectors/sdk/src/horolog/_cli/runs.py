@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from horolog import _calls
+from horolog._cli import replay
 from horolog._cli.exits import OK, usage
-from horolog._cli.instants import both, zone_of
+from horolog._cli.instants import both, read_instant, zone_of
 from horolog._cli.jobs import show_runs
-from horolog._cli.options import add_limit, add_watch, leaf
+from horolog._cli.options import add_label, add_limit, add_watch, labels_of, leaf
 from horolog._cli.screen import last_line
 from horolog._cli.session import PAGE
+from horolog._wire import parse_time
 
 if TYPE_CHECKING:
     import argparse
@@ -24,10 +26,15 @@ _TIMES = ("scheduledFor", "grantedAt", "leaseExpiresAt", "nextAttemptAt", "close
 def add(leaves: Leaves) -> None:
     """Add the commands."""
     verbs = leaves.noun("runs", "Runs: occurrences, triggers and backfill slots that were opened.")
-    listing = leaf(verbs, "list", list_runs, "List the runs of a job, newest first.")
+    listing = leaf(verbs, "list", list_runs, "List the runs of a job, newest first, or of all jobs that match.")
     listing.add_argument("job", nargs="?")
     listing.add_argument("--state", choices=["ready", "leased", "retrying", "queued", "closed"])
-    listing.add_argument("--queue", help="instead of a job, where the gateway can")
+    group = listing.add_argument_group("instead of a job")
+    group.add_argument("--queue", help="runs of jobs of this queue")
+    group.add_argument("--text", help="runs of jobs with this in the name, task or id")
+    add_label(listing)
+    group.add_argument("--from", dest="start", metavar="TIME", help="scheduled at or after it (no offset: UTC)")
+    group.add_argument("--until", dest="end", metavar="TIME", help="scheduled before it")
     listing.add_argument("--outcome", choices=["ran", "skipped", "cancelled", "dead"])
     add_limit(listing)
     add_watch(listing)
@@ -37,19 +44,39 @@ def add(leaves: Leaves) -> None:
     cancel = leaf(verbs, "cancel", cancel_run, "Cancel a run: at once, or through its worker's next heartbeat.")
     cancel.add_argument("run_id")
     cancel.add_argument("--note")
+    replay.add(verbs)
 
 
 def list_runs(session: Session, args: argparse.Namespace) -> int:
     """See the help."""
-    if args.job is None and args.queue is None:
-        message = "Name a job: horolog runs list JOB (`horolog jobs list` shows them)."
+    labels = labels_of(args.label)
+    filters = (args.queue, args.text, labels, args.start, args.end)
+    if args.job is None and not any((*filters, args.outcome, args.state)):
+        message = "Name a job: horolog runs list JOB (`horolog jobs list` shows them); or give --queue, --state, ..."
         raise usage(message)
+    if args.job is not None and any(filters):
+        message = "--queue, --text, --label, --from and --until choose among the runs of many jobs: leave the job out."
+        raise usage(message)
+    start, end = (
+        None if text is None else parse_time(read_instant(text, "UTC", option))
+        for text, option in ((args.start, "--from"), (args.end, "--until"))
+    )
 
     def build(cursor: str | None) -> Any:
         limit = min(args.limit or PAGE, PAGE)
         if args.job is not None:
             return _calls.list_job_runs(args.job, state=args.state, limit=limit, cursor=cursor)
-        return _calls.list_runs(queue=args.queue, state=args.state, outcome=args.outcome, limit=limit, cursor=cursor)
+        return _calls.list_runs(
+            queue=args.queue,
+            state=args.state,
+            outcome=args.outcome,
+            text=args.text,
+            labels=labels,
+            start=start,
+            end=end,
+            limit=limit,
+            cursor=cursor,
+        )
 
     def picture() -> None:
         runs = [

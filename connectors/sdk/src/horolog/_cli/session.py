@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from horolog._cli.exits import told
 from horolog._client import Client
 from horolog._errors import HorologError, NotFoundError, UnavailableError
 from horolog._retry import backoff_seconds
+from horolog._wire import UTC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +36,7 @@ class Session:
     token: str | None = None
     as_json: bool = False
     pause: Callable[[float], None] = time.sleep
+    now: Callable[[], dt.datetime] = lambda: dt.datetime.now(tz=UTC)
     _client: Client | None = field(default=None, init=False)
 
     def send(self, call: Call[Any]) -> Any:
@@ -75,6 +78,14 @@ class Session:
                 if error.status not in _REPEATED or time.monotonic() + delay > until:
                     raise
             time.sleep(delay)
+
+    def tell(self, answer: dict[str, Any], text: str) -> int:
+        """Write the answer of an action: as JSON, or as a text for people. Gives the exit code."""
+        if self.as_json:
+            self.screen.json(answer)
+        else:
+            self.screen.line(text)
+        return 0
 
     def pages(self, build: Callable[[str | None], Call[Any]], member: str, limit: int | None) -> Iterator[Any]:
         """Give the items of a list over all its pages, at most `limit`."""

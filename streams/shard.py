@@ -44,7 +44,7 @@ from streams.offer_book import LANES, LINE_HEAD_MAX, Candidate, Line, OfferBook
 from streams.owner_config import OwnerConfig
 from streams.progress_book import ProgressBook
 from streams.sealing import Sealer, UnsealableError, index_header
-from streams.store.interface import ReadyLine
+from streams.store.interface import ReadyLine, StoreError
 from streams.timers import Timers
 from streams.zone_sweep import ZoneSweep
 
@@ -501,6 +501,8 @@ class Shard:
             return False
         try:
             job = self._current(batch, definition.job_id)
+        except StoreError:
+            raise  # no fault of the job's: the process ends, and its next opening of the store replays
         except Exception:  # noqa: BLE001 - a state that cannot be read: its decision sets the job aside
             return False
         is_new = job is None or job.state.status == "deleted"
@@ -538,6 +540,8 @@ class Shard:
         wake = Wake(job_id=job_id)
         try:
             job = self._current(batch, job_id)
+        except StoreError:
+            raise  # no fault of the job's: the process ends, and its next opening of the store replays
         except Exception as error:  # noqa: BLE001 - a state that cannot be read stops its job, not its partition
             self._quarantine(batch, wake, cause, error)
             return
@@ -560,6 +564,8 @@ class Shard:
                 decision = self._within_bound(decision, decision.reply)
             if decision.events:
                 self._fold(batch, job_id, decision, cause, context)
+        except StoreError:
+            raise  # no fault of the job's: the process ends, and its next opening of the store replays
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not stop the partition
             return self._quarantine(batch, command, cause, error)
         if type(decision.reply) is Grant:
@@ -876,6 +882,8 @@ class Shard:
         for job_id in timers.coming(now_ms):
             try:
                 known = self._load(job_id)
+            except StoreError:
+                raise  # no fault of the job's: the process ends, and its next opening of the store replays
             except Exception as error:  # noqa: BLE001 - a state that cannot be read stops its job, not its partition
                 self._set_aside(job_id, f"its state cannot be read: {type(error).__name__}: {error}"[:500])
                 continue

@@ -17,6 +17,7 @@ from streams.core.commands import CancelRun, Complete, Define, Fail, Heartbeat, 
 from streams.core.identity import run_id_at
 from streams.core.wire import encode_definition
 from streams.shard import DEAD_LETTER_KEY_BYTES_MAX, DEAD_LETTERS_MAX, QUARANTINE_RETRY_MS, TIMERS_AT_ONCE
+from streams.store.interface import StoreCorruptError
 
 if TYPE_CHECKING:
     from streams.core.commands import Grant
@@ -573,6 +574,41 @@ def test_a_state_that_cannot_be_read_stops_its_job_only(rig: Any, make_job: Any,
     assert again.reply("t").code == "quarantined"
     assert again.names() == ["RunOpened"]
     assert list(again.shard.quarantined) == ["bad"]
+
+
+def decided_by_timer(rig: Any, at_ms: int) -> None:
+    rig.advance(at_ms - rig.now_ms)
+    rig.run()
+
+
+def decided_by_command(rig: Any, _: int) -> None:
+    rig.send(Trigger(job_id="bad", request_id="t", trigger_id="t"))
+    rig.run()
+
+
+def looked_ahead(rig: Any, at_ms: int) -> None:
+    rig.run()
+    rig.advance(at_ms - 100 - rig.now_ms)
+    rig.want()
+    rig.offered()
+
+
+@pytest.mark.parametrize("reading", [decided_by_timer, decided_by_command, looked_ahead])
+def test_a_damaged_store_ends_the_process_and_is_not_the_jobs_fault(
+    rig: Any, make_job: Any, make_rig: Any, monkeypatch: pytest.MonkeyPatch, reading: Any
+) -> None:
+    """The next opening throws the store away and replays; a job in quarantine would stay there, and its state is fine."""
+    at_ms = due_soon(rig, make_job, "bad")
+    rig.store._meta.clear()
+    again = make_rig(store=rig.store)
+
+    def fail(_: str) -> bytes:
+        raise StoreCorruptError("block checksum mismatch")
+
+    monkeypatch.setattr(rig.store, "state", fail)
+    with pytest.raises(StoreCorruptError):
+        reading(again, at_ms)
+    assert again.shard.quarantined == {}
 
 
 def test_a_state_beyond_its_bound_sets_its_job_aside(make_rig: Any, make_job: Any) -> None:

@@ -597,7 +597,7 @@ def looked_ahead(rig: Any, at_ms: int) -> None:
 def test_a_damaged_store_ends_the_process_and_is_not_the_jobs_fault(
     rig: Any, make_job: Any, make_rig: Any, monkeypatch: pytest.MonkeyPatch, reading: Any
 ) -> None:
-    """The next opening throws the store away and replays; a job in quarantine would stay there, and its state is fine."""
+    """The next opening throws the store away and replays. In quarantine a job would stay, and its state is fine."""
     at_ms = due_soon(rig, make_job, "bad")
     rig.store._meta.clear()
     again = make_rig(store=rig.store)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 PARTITION = 3
 LARGE = b"\0" + b"x" * 900_000
+HUGE = b"\0" + b"x" * 1_500_000
+"""Larger than any record of ours, and than a consumer's usual fetch; the topics take batches of up to 2 MiB."""
 UNKNOWN_SCHEMA = header_of(4_000_000) + b"body"
 FLUSH_TIMEOUT_S = 20.0
 
@@ -40,7 +42,7 @@ class Poisoner:
         self.places: dict[tuple[str, int], str] = {}
         """(topic, offset) of what must become a dead letter, and its code."""
         self.good: list[str] = []
-        self._producer = Producer(settings.kafka.client_config() | {"message.max.bytes": 1_000_000})
+        self._producer = Producer(settings.kafka.client_config() | {"message.max.bytes": 2_000_000})
 
     def job_here(self, name: str, *, here: bool = True) -> str:
         number = 0
@@ -79,6 +81,7 @@ class Poisoner:
             (here.encode(), b"", "unreadable"),
             (here.encode(), None, "invalid"),  # deletes a job that is not there
             (here.encode(), LARGE, "unreadable"),
+            (here.encode(), HUGE, "unreadable"),
             (b"\xff\xfe", good, "unreadable"),
             (elsewhere.encode(), encode_definition(self.definition(elsewhere)), "wrong_partition"),
         ):
@@ -101,6 +104,7 @@ class Poisoner:
             (b"", "unreadable"),
             (None, "unreadable"),
             (LARGE, "unreadable"),
+            (HUGE, "unreadable"),
             (encode_definition(self.definition(elsewhere)), "unreadable"),  # another record than a batch
             (encode_commands(batch), "wrong_partition"),
         ):

@@ -26,6 +26,9 @@ READ_MAX: Final = 5_000
 READ_TIMEOUT_S: Final = 0.2
 END_TIMEOUT_S: Final = 60.0
 
+LOST: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+"""The cleaner or retention was quicker than the archive."""
+
 
 class Archive:
     """Everything that was ever committed to some topics of a cluster."""
@@ -93,9 +96,9 @@ class Archive:
         if error is not None:
             if error.code() == KafkaError._PARTITION_EOF:
                 self._at[place] = message.offset() or 0
-            elif not error.retriable():
+            elif error.code() in LOST:
                 raise KafkaException(error)
-            return
+            return  # a broker that is gone comes back
         topic = self._names[place[0]]
         self._at[place] = (message.offset() or 0) + 1
         headers = message.headers()

@@ -39,7 +39,8 @@ WAIT_S: Final = 2
 CALL_TIMEOUT_S: Final = 6.0
 """Of one try; longer than a poll waits."""
 RETRY_S: Final = 0.3
-TRIES_MAX: Final = 200
+TRIES_MAX: Final = 600
+"""Longer than any fault: all brokers may be gone for two minutes, and a refusal takes no time."""
 BEAT_S: Final = 1.2
 MARGIN_S: Final = 0.7
 """A worker stops this much before its lease could end."""

@@ -100,8 +100,9 @@ class InputProgress:
     def places(self) -> list[InputPlace]:
         """Return the input partitions that are assigned and whose agent is not waiting; none before the start."""
         try:
-            consumer = self._app.consumer
-            subscription = consumer._thread._consumer._subscription.subscription  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
+            # Not `app.consumer`, which would make one.
+            consumer = self._app._consumer  # noqa: SLF001 - no public way
+            subscription = consumer._thread._consumer._subscription.subscription  # type: ignore[union-attr]  # noqa: SLF001 - no public way
             assignment = subscription.assignment
         except AttributeError:
             return []

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped] # it ships no types
 
 from schemas.config import load_settings
 from schemas.topics import Topic, topic_name
-from streams.faust_app import _ReadCommittedThread, connect, make_app
+from streams.faust_app import InputPlace, InputProgress, _ReadCommittedThread, connect, make_app
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -99,3 +100,38 @@ async def test_the_owner_hears_of_assignments_and_has_stopped_when_the_shutdown_
     await app.on_before_shutdown.send()
 
     assert owner.told == [[0, 3], "revoked", "stopped"]
+
+
+def progress_of(positions: dict[TopicPartition, int | None]) -> InputProgress:
+    """Progress of an app whose consumer has these positions."""
+
+    def state_value(place: TopicPartition) -> Any:
+        position = positions[place]
+        return SimpleNamespace(has_valid_position=position is not None, position=position)
+
+    assignment = SimpleNamespace(active=True, tps=positions, state_value=state_value)
+    inner = SimpleNamespace(_subscription=SimpleNamespace(subscription=SimpleNamespace(assignment=assignment)))
+    app = SimpleNamespace(_consumer=SimpleNamespace(_thread=SimpleNamespace(_consumer=inner)), consumer_generation_id=4)
+    return InputProgress(app)  # type: ignore[arg-type] # a fake
+
+
+def test_the_progress_of_an_input_is_told_but_where_its_agent_waits_for_room() -> None:
+    commands, definitions = TopicPartition("commands", 1), TopicPartition("definitions", 1)
+    progress = progress_of({commands: 9, definitions: None})
+    progress.read[commands] = 8
+    progress.delivered[commands] = 7
+    assert progress.generation == 4
+    assert progress.places() == [
+        InputPlace("commands", 1, position=9, read=8, delivered=7),
+        InputPlace("definitions", 1, position=None, read=None, delivered=None),
+    ]
+    progress.waiting.add("commands")
+    assert [place.topic for place in progress.places()] == ["definitions"]
+    progress.waiting.clear()
+    progress.forget()
+    assert [place.read for place in progress.places()] == [None, None]
+
+
+async def test_before_the_start_there_is_no_progress_to_judge(tmp_path: Path) -> None:
+    app = make_app(load_settings(env={}), str(tmp_path))
+    assert InputProgress(app).places() == []

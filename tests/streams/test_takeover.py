@@ -140,6 +140,28 @@ def test_an_end_that_is_no_offset_is_asked_again_and_never_believed(
     assert len(refreshed) == 2
 
 
+def test_who_may_be_asked_is_learnt_anew_before_the_topic_is_described(
+    log: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka goes on waiting for the controller that it knows, also where that broker is the one that died."""
+    asked: list[str] = []
+
+    def metadata(*_: Any, **__: Any) -> Any:
+        asked.append("metadata")
+        return SimpleNamespace(cluster_id="c")
+
+    def described(*_: Any, **__: Any) -> dict[str, Future[Any]]:
+        asked.append("described")
+        answer: Future[Any] = Future()
+        answer.set_result(SimpleNamespace(topic_id="t"))
+        return {log._log._ledger: answer}
+
+    monkeypatch.setattr(log._log, "_admin", SimpleNamespace(list_topics=metadata, describe_topics=described))
+
+    assert log.identity() == ("c", "t")
+    assert asked == ["metadata", "described"]
+
+
 class Predecessor:
     """An owner that commits jobs, and may be frozen inside a transaction."""
 

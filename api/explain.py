@@ -1,7 +1,7 @@
 """Why a run did or will or did not happen, from the present state of its job (docs/http-api.md, Explanation). Pure.
 
-Conditions stand in the order in which they decide; the first that does not hold is the reason. The offsets that prove
-each condition are in topic `history`, which the gateway does not read: `evidence` is null.
+Conditions stand in the order in which they decide; the first that does not hold is the reason. Beside each stands what
+to look for in topic `history` to prove it, where there is a record; an owner finds the offsets.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from api.instants import instant_text
 from api.problems import OUTCOME
+from streams.core.evidence import Ask
 from streams.core.identity import run_id_at
 from streams.core.state import ClosedRun
 from streams.core.time import INSTALLED_ZONE_DATA, Jitter, Window, compile_schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from api.polling import Polling
     from streams.core.definition import Definition
-    from streams.core.state import Job, OpenRun
+    from streams.core.evidence import Proof
+    from streams.core.state import Job, OpenRun, Pause
 
 _SKIPPED: Final = {
     "overlap": "skipped_overlap",
@@ -25,12 +30,38 @@ _SKIPPED: Final = {
     "paused": "paused",
 }
 
+_ENDS: Final = ("RunSucceeded", "RunDied", "RunCancelled", "RunSkipped")
+"""Each ends a run."""
 
-class Polling(NamedTuple):
-    """What this gateway knows of the queue's workers."""
+_VERSION: Final = ("JobDefined", "JobEdited")
 
-    calls: int
-    slots: int
+_OPENING: Final = ("RunOpened", "OccurrencesSkipped")
+"""Each decides an occurrence."""
+
+
+class Explained(NamedTuple):
+    """An answer, and for each of its conditions what proves it; None where no record does."""
+
+    answer: dict[str, Any]
+    asks: list[Ask | None]
+
+    def proven(self, found: Sequence[Proof | None]) -> dict[str, Any]:
+        """Give the answer with its evidence; `found` has one entry for each ask that is not None, in order."""
+        proofs = iter(found)
+        for condition, ask in zip(self.answer["conditions"], self.asks, strict=True):
+            proof = None if ask is None else next(proofs)
+            if proof is not None:
+                condition["evidence"] = _evidence(proof)
+        return self.answer
+
+
+def _evidence(proof: Proof) -> dict[str, Any]:
+    return {
+        "topic": proof.topic,
+        "partition": proof.partition,
+        "offset": proof.offset,
+        "eventType": proof.event_type,
+    }
 
 
 class _Explanation:
@@ -39,15 +70,17 @@ class _Explanation:
     def __init__(self, job: Job, at_ms: int | None, run_id: str | None) -> None:
         self.job, self.at_ms, self.run_id = job, at_ms, run_id
         self.conditions: list[dict[str, Any]] = []
+        self.asks: list[Ask | None] = []
 
-    def holds(self, name: str, *, holds: bool, detail: str) -> bool:
-        """Note a condition; give whether it holds."""
+    def holds(self, name: str, *, holds: bool, detail: str, ask: Ask | None = None) -> bool:
+        """Note a condition and what proves it; give whether it holds."""
         self.conditions.append({"name": name, "holds": holds, "detail": detail, "evidence": None})
+        self.asks.append(ask)
         return holds
 
-    def done(self, situation: str, summary: str) -> dict[str, Any]:
+    def done(self, situation: str, summary: str) -> Explained:
         """Give the answer."""
-        return {
+        answer = {
             "jobId": self.job.state.job_id,
             "at": None if self.at_ms is None else instant_text(self.at_ms),
             "runId": self.run_id,
@@ -55,18 +88,88 @@ class _Explanation:
             "summary": summary,
             "conditions": self.conditions,
         }
+        return Explained(answer, self.asks)
 
 
-def explain(job: Job, at_ms: int | None, polling: Polling, now_ms: int) -> dict[str, Any]:
-    """Explain the occurrence at an instant; None: the open run, else the next occurrence, else the last one."""
+def explain(
+    job: Job, at_ms: int | None, polling: Polling, now_ms: int, record: Sequence[Proof | None] = ()
+) -> Explained:
+    """Explain the occurrence at an instant; None: the open run, else the next occurrence, else the last one.
+
+    `record`: what history was found to say to `asks_of_past`.
+    """
     run = _run_at(job, at_ms)
     if run is not None:
         out = _Explanation(job, run.scheduled_at_ms, run.run_id)
-        out.holds("occurrence_scheduled", holds=True, detail=f"scheduled for {instant_text(run.scheduled_at_ms)}")
+        scheduled = f"scheduled for {instant_text(run.scheduled_at_ms)}"
+        out.holds("occurrence_scheduled", holds=True, detail=scheduled, ask=_version_ask(job))
         if isinstance(run, ClosedRun):
             return _closed(out, run)
         return _open(out, run, polling, now_ms)
+    opening = record[0] if record else None
+    if opening is not None and at_ms is not None:
+        return _recorded(job, at_ms, opening, record[1] if len(record) > 1 else None)
     return _not_opened(job, at_ms, now_ms)
+
+
+def asks_of_past(job: Job, at_ms: int | None) -> list[Ask]:
+    """Give what to look for where the state no longer knows what became of an instant: its decision, and its end."""
+    state = job.state
+    if at_ms is None or _run_at(job, at_ms) is not None:
+        return []
+    if at_ms < state.created_at_ms or (state.next_at_ms is not None and at_ms >= state.next_at_ms):
+        return []
+    run_id = run_id_at(state.job_id, at_ms)
+    return [
+        Ask(events=_OPENING, at_ms=at_ms, run_id=run_id, slot_at_ms=at_ms),
+        Ask(events=_ENDS, at_ms=at_ms, run_id=run_id),
+    ]
+
+
+def _version_ask(job: Job) -> Ask | None:
+    """The definition in force; a deletion is no definition."""
+    state = job.state
+    if state.status == "deleted" or not state.created_at_ms:
+        return None
+    return Ask(events=_VERSION, at_ms=state.updated_at_ms or state.created_at_ms)
+
+
+def _recorded(job: Job, at_ms: int, opening: Proof, ending: Proof | None) -> Explained:
+    """What history says of an instant that the state no longer knows."""
+    out = _Explanation(job, at_ms, run_id_at(job.state.job_id, at_ms))
+    said = opening.event
+    if opening.event_type == "OccurrencesSkipped":
+        reason = str(said["reason"])
+        blocked_by = f"; {said['blocked_by']} was open" if said.get("blocked_by") else ""
+        name = "overlap_allows" if reason == "overlap" else "run_opened"
+        out.holds(name, holds=False, detail=f"skipped: {reason}{blocked_by}")
+        done = out.done(_SKIPPED.get(reason, "not_scheduled"), f"Skipped: {reason}{blocked_by}.")
+        return _with_proofs(done, opening)
+    out.holds("run_opened", holds=True, detail=f"opened at {_at(said)}")
+    if ending is None:
+        out.holds("remembered", holds=False, detail="how it ended is older than the state, later than was searched")
+        return _with_proofs(out.done("not_remembered", "It was opened; how it ended was not found."), opening, None)
+    end = ending.event
+    why = str(end.get("error") or end.get("reason") or "")
+    situation = {"RunSucceeded": "ran", "RunDied": "dead", "RunCancelled": "cancelled"}.get(ending.event_type, "")
+    if situation == "ran":
+        out.holds("completed", holds=True, detail=f"attempt {end['attempt']} completed at {_at(end)}")
+        done = out.done("ran", f"Ran; attempt {end['attempt']} completed at {_at(end)}.")
+        return _with_proofs(done, opening, ending)
+    situation = situation or _SKIPPED.get(why, "not_scheduled")
+    out.holds("completed", holds=False, detail=f"{ending.event_type} at {_at(end)}: {why}")
+    return _with_proofs(out.done(situation, f"{ending.event_type} at {_at(end)}: {why}."), opening, ending)
+
+
+def _at(event: dict[str, Any]) -> str:
+    return instant_text(int(event["at_ms"]))
+
+
+def _with_proofs(explained: Explained, *proofs: Proof | None) -> Explained:
+    """Put in evidence that is at hand already."""
+    for condition, proof in zip(explained.answer["conditions"], proofs, strict=True):
+        condition["evidence"] = None if proof is None else _evidence(proof)
+    return explained
 
 
 def _run_at(job: Job, at_ms: int | None) -> OpenRun | ClosedRun | None:
@@ -81,15 +184,18 @@ def _run_at(job: Job, at_ms: int | None) -> OpenRun | ClosedRun | None:
     return next((run for run in runs if run.scheduled_at_ms == at_ms), None)
 
 
-def _not_opened(job: Job, at_ms: int | None, now_ms: int) -> dict[str, Any]:
+def _not_opened(job: Job, at_ms: int | None, now_ms: int) -> Explained:
     state = job.state
     asked_ms = at_ms if at_ms is not None else state.next_at_ms
     out = _Explanation(job, asked_ms, None if asked_ms is None else run_id_at(state.job_id, asked_ms))
-    if not out.holds("job_exists", holds=state.status != "deleted", detail=f"the job is {state.status}"):
+    changed = _VERSION if state.status != "deleted" else ("JobDeleted",)
+    exists = Ask(events=changed, at_ms=state.updated_at_ms or state.created_at_ms)
+    if not out.holds("job_exists", holds=state.status != "deleted", detail=f"the job is {state.status}", ask=exists):
         return out.done("job_deleted", "The job was deleted; nothing runs any more.")
     if state.pause is not None:
         since = instant_text(state.pause.paused_at_ms)
-        out.holds("job_not_paused", holds=False, detail=f"paused by {state.pause.actor or 'somebody'} at {since}")
+        detail = f"paused by {state.pause.actor or 'somebody'} at {since}"
+        out.holds("job_not_paused", holds=False, detail=detail, ask=_paused_ask(state.pause))
         return out.done("paused", "The job is paused: nothing is opened until it is resumed.")
     out.holds("job_not_paused", holds=True, detail="the job is not paused")
     if asked_ms is None:
@@ -106,7 +212,11 @@ def _not_opened(job: Job, at_ms: int | None, now_ms: int) -> dict[str, Any]:
     return out.done("will_run_at", f"Will run at {instant_text(asked_ms)}.")
 
 
-def _past(out: _Explanation, asked_ms: int) -> dict[str, Any]:
+def _paused_ask(pause: Pause) -> Ask:
+    return Ask(events=("JobPaused",), at_ms=pause.paused_at_ms)
+
+
+def _past(out: _Explanation, asked_ms: int) -> Explained:
     """An instant before the cursor without a run in the state."""
     state, definition = out.job.state, out.job.definition
     scheduled = definition is not None and asked_ms >= state.created_at_ms and _is_occurrence(definition, asked_ms)
@@ -144,13 +254,19 @@ def _open_at(job: Job, at_ms: int) -> str | None:
     return None
 
 
-def _closed(out: _Explanation, run: ClosedRun) -> dict[str, Any]:
+def _closed(out: _Explanation, run: ClosedRun) -> Explained:
+    opened_ms = run.scheduled_at_ms if run.kind in ("schedule", "trigger") else 0
+    if opened_ms:
+        detail = f"opened for {instant_text(run.scheduled_at_ms)}"
+        out.holds("run_opened", holds=True, detail=detail, ask=_run_ask(run, opened_ms, "RunOpened"))
+    ended = _run_ask(run, run.closed_at_ms, *_ENDS)
     outcome = OUTCOME.get(run.outcome, run.outcome)
     at = instant_text(run.closed_at_ms)
     if outcome == "ran":
-        out.holds("completed", holds=True, detail=f"attempt {run.attempt} completed at {at}")
+        out.holds("completed", holds=True, detail=f"attempt {run.attempt} completed at {at}", ask=ended)
         return out.done("ran", f"Ran; attempt {run.attempt} completed at {at}.")
-    out.holds("completed", holds=False, detail=f"{outcome} at {at}: {run.reason or run.error or 'no reason given'}")
+    detail = f"{outcome} at {at}: {run.reason or run.error or 'no reason given'}"
+    out.holds("completed", holds=False, detail=detail, ask=ended)
     if outcome == "skipped":
         situation = _SKIPPED.get(run.reason, "not_scheduled")
         return out.done(situation, f"Skipped at {at}: {run.reason}.")
@@ -159,36 +275,46 @@ def _closed(out: _Explanation, run: ClosedRun) -> dict[str, Any]:
     return out.done("cancelled", f"Cancelled at {at}: {run.reason or 'asked for'}.")
 
 
-def _open(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int) -> dict[str, Any]:
+def _run_ask(run: OpenRun | ClosedRun, at_ms: int, *events: str) -> Ask:
+    return Ask(events=events, at_ms=at_ms, run_id=run.run_id)
+
+
+def _open(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int) -> Explained:
     state = out.job.state
-    out.holds("run_opened", holds=True, detail=f"opened at {instant_text(run.opened_at_ms)}")
+    opened = _run_ask(run, run.opened_at_ms, "RunOpened")
+    out.holds("run_opened", holds=True, detail=f"opened at {instant_text(run.opened_at_ms)}", ask=opened)
     lease = run.lease
     if lease is not None:
         detail = f"attempt {run.attempt} by {lease.worker_id} since {instant_text(lease.granted_at_ms)}"
-        out.holds("leased", holds=True, detail=detail)
+        out.holds("leased", holds=True, detail=detail, ask=_run_ask(run, lease.granted_at_ms, "LeaseGranted"))
         return out.done("running", f"Running: {detail}.")
     detail = "overlap queue: the run before it ends first" if run.held else "no run before it has to end first"
     if not out.holds("not_held", holds=not run.held, detail=detail):
         return out.done("waiting_for_slot", "Waits for the run before it (overlap queue).")
     if state.pause is not None:
-        out.holds("job_not_paused", holds=False, detail=f"paused by {state.pause.actor or 'somebody'}")
+        detail = f"paused by {state.pause.actor or 'somebody'}"
+        out.holds("job_not_paused", holds=False, detail=detail, ask=_paused_ask(state.pause))
         return out.done("paused", "The job is paused: the run waits until it is resumed.")
     return _waiting(out, run, polling, now_ms)
 
 
-def _waiting(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int) -> dict[str, Any]:
+def _waiting(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int) -> Explained:
     """A run that nothing but its due time, workers and slots holds up."""
     due = run.due_at_ms <= now_ms
     if not due and run.attempt:
-        out.holds("retry_due", holds=False, detail=f"attempt {run.attempt} failed: {run.error or 'lease ended'}")
+        ended_ms = run.attempts[-1].ended_at_ms if run.attempts else run.opened_at_ms
+        failed = _run_ask(run, ended_ms, "RunFailed", "LeaseExpired")
+        detail = f"attempt {run.attempt} failed: {run.error or 'lease ended'}"
+        out.holds("retry_due", holds=False, detail=detail, ask=failed)
         summary = f"Attempt {run.attempt} failed; attempt {run.attempt + 1} starts by {instant_text(run.due_at_ms)}."
         return out.done("waiting_for_retry", summary)
     out.holds("due", holds=due, detail=f"due at {instant_text(run.due_at_ms)}")
     if not due:
         return out.done("will_run_at", f"Will run at {instant_text(run.due_at_ms)}.")
     waited_s = (now_ms - run.due_at_ms) / 1000
-    if not out.holds("worker_polling", holds=polling.calls > 0, detail=f"{polling.calls} lease calls wait here"):
-        summary = f"No worker polls queue {out.job.state.queue!r} at this gateway; ready for {waited_s:.1f} s."
+    detail = f"{polling.calls} lease calls wait, at {polling.gateways} gateways"
+    if not out.holds("worker_polling", holds=polling.gateways > 0, detail=detail):
+        summary = f"No worker polls queue {out.job.state.queue!r} at any gateway; ready for {waited_s:.1f} s."
         return out.done("no_worker_polling", summary)
-    out.holds("slot_free", holds=polling.slots > 0, detail=f"{polling.slots} free slots at this gateway")
+    out.holds("slot_free", holds=polling.slots > 0, detail=f"{polling.slots} free slots at {polling.gateways} gateways")
     return out.done("waiting_for_slot", f"Ready for {waited_s:.1f} s; waits for a worker's free slot.")

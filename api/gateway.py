@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from api.cursors import Shown
     from api.dispatch.client import DispatchClient
     from api.queries import OwnerQueries, SeenJob
+    from streams.core.evidence import Ask, Proof
     from streams.core.state import Job
 
 READ_AGAIN_MS: Final = 20
@@ -111,6 +112,7 @@ class Gateway:
         require_tenant(job.state.tenant, caller, "jobId")
         return job
 
+<<<<<<< HEAD
     async def require_room(self, caller: Caller, job_id: str, request_hash: str, *, may_exist: bool) -> None:
         """See require_room. Raises Problem `pending_cap`, `no_owner`."""
         await require_room(
@@ -122,6 +124,16 @@ class Gateway:
             counts=self.pending,
             queries=self.queries,
         )
+=======
+    async def evidence(self, job_id: str, asks: Sequence[Ask]) -> Sequence[Proof | None]:
+        """Ask the owner for records of history; an answer without its evidence is better than none."""
+        if not asks:
+            return ()
+        try:
+            return await self.queries.evidence(job_id, asks)
+        except Problem:
+            return [None] * len(asks)
+>>>>>>> ceabc09 (wipB)
 
     async def shows(self, shown: Shown) -> bool:
         """Wait (bounded) until the owner's store shows what a consistency token names. Raises Problem `no_owner`.

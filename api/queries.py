@@ -17,12 +17,15 @@ import msgspec
 
 from api.problems import Problem
 from streams.core.definition import Definition
+from streams.core.evidence import Proof, proving
 from streams.core.state import Job, JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from api.dispatch.client import DispatchClient
+    from streams.core.envelopes import HistoryEntry
+    from streams.core.evidence import Ask
     from streams.core.job_filter import JobFilter
 
 QUERY_TIMEOUT_S: Final = 5.0
@@ -60,6 +63,15 @@ class ReadyCount(NamedTuple):
     oldest_due_at_ms: int | None = None
 
 
+class PollingAt(NamedTuple):
+    """Who waits for a queue at one gateway."""
+
+    gateway_id: str
+    queue: str
+    slots: int
+    calls: int
+
+
 class OwnerQueries(Protocol):
     """Read only. All raise Problem `no_owner` where nobody answers."""
 
@@ -73,6 +85,14 @@ class OwnerQueries(Protocol):
 
     async def ready(self, tenant: str) -> list[ReadyCount]:
         """Give the waiting runs of a tenant, over all partitions that have an owner."""
+        ...
+
+    async def polling(self, tenant: str) -> list[PollingAt]:
+        """Give who waits for the tenant's queues at every gateway, as one owner knows it."""
+        ...
+
+    async def evidence(self, job_id: str, asks: Sequence[Ask]) -> list[Proof | None]:
+        """Give a record of history for each thing that is asked, where there is one."""
         ...
 
     async def close(self) -> None:
@@ -112,6 +132,23 @@ class _ReadyAnswer(msgspec.Struct, frozen=True):
     queues: list[_ReadyRow]
 
 
+class _PollingRow(msgspec.Struct, frozen=True):
+    gateway_id: str
+    queue: str
+    slots: int
+    calls: int
+
+
+class _PollingAnswer(msgspec.Struct, frozen=True):
+    polling: list[_PollingRow]
+
+
+class _EvidenceAnswer(msgspec.Struct, frozen=True):
+    found: list[Proof | None]
+
+
+_POLLING: Final = msgspec.json.Decoder(_PollingAnswer)
+_EVIDENCE: Final = msgspec.json.Decoder(_EvidenceAnswer)
 _ONE_JOB: Final = msgspec.json.Decoder(_OneJob)
 _JOB_PAGE: Final = msgspec.json.Decoder(_JobPage)
 _READY: Final = msgspec.json.Decoder(_ReadyAnswer)
@@ -156,6 +193,23 @@ class HttpQueries:
             for row in _READY.decode(body).queues
         ]
 
+    async def polling(self, tenant: str) -> list[PollingAt]:
+        """See OwnerQueries."""
+        urls = {view.query_url: partition for partition, view in self._client.owners.items()}
+        for partition in sorted(urls.values()):
+            body = await self._get(partition, "/q/polling", {"tenant": tenant})
+            if body is not None:
+                rows = _POLLING.decode(body).polling
+                return [PollingAt(row.gateway_id, row.queue, row.slots, row.calls) for row in rows]
+        return []
+
+    async def evidence(self, job_id: str, asks: Sequence[Ask]) -> list[Proof | None]:
+        """See OwnerQueries."""
+        query = {"asks": msgspec.json.encode(list(asks)).decode()}
+        path = f"/q/history/{quote(job_id, safe='')}"
+        body = await self._get(self._client.partition_of(job_id), path, query)
+        return [None] * len(asks) if body is None else _EVIDENCE.decode(body).found
+
     async def close(self) -> None:
         """See OwnerQueries."""
         if self._session is not None:
@@ -198,6 +252,9 @@ class MemoryQueries:
         self.absent: set[int] = set()
         """Partitions without an owner."""
         self.ready_counts: list[ReadyCount] = []
+        self.polling_rows: list[PollingAt] = []
+        self.history: list[tuple[str, HistoryEntry]] = []
+        """Job and entry, at the offset that is the place in this list."""
 
     async def job(self, job_id: str) -> SeenJob | None:
         """See OwnerQueries."""
@@ -225,8 +282,29 @@ class MemoryQueries:
         """See OwnerQueries."""
         return [count for count in self.ready_counts if count.tenant == tenant]
 
+    async def polling(self, tenant: str) -> list[PollingAt]:
+        """See OwnerQueries."""
+        return self.polling_rows if tenant else []
+
+    async def evidence(self, job_id: str, asks: Sequence[Ask]) -> list[Proof | None]:
+        """See OwnerQueries."""
+        return [self._proof(job_id, ask) for ask in asks]
+
     async def close(self) -> None:
         """See OwnerQueries."""
+
+    def _proof(self, job_id: str, ask: Ask) -> Proof | None:
+        for offset, (of_job, entry) in enumerate(self.history):
+            event = proving(ask, entry) if of_job == job_id else None
+            if event is not None:
+                return Proof(
+                    topic="history",
+                    partition=self._partition_of(job_id),
+                    offset=offset,
+                    event_type=type(event).__name__,
+                    event=msgspec.to_builtins(event),
+                )
+        return None
 
     def _require(self, partition: int) -> None:
         if partition in self.absent:

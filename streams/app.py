@@ -24,6 +24,7 @@ from streams.core.time import INSTALLED_ZONE_DATA
 from streams.data_slot import DataSlot
 from streams.demand_reader import DemandReader
 from streams.faust_app import connect, make_app
+from streams.history_reader import KafkaHistory
 from streams.ledger_log import KafkaLedgerLog
 from streams.limits_reader import LimitsReader
 from streams.membership import FaustMembership, check_layout
@@ -124,7 +125,12 @@ class _Process:
         self._owner.heard_config(*self._config.read_whole())
         self._reader = DemandReader(settings, client, self._heard)
         self._limits = LimitsReader(settings, client, config=self._heard_limit, owner=self._heard_owner)
-        self._queries = QueryServer(self._owner, self._metrics.registry, partitions=settings.topics.partitions)
+        self._queries = QueryServer(
+            self._owner,
+            self._metrics.registry,
+            partitions=settings.topics.partitions,
+            history=KafkaHistory(settings, client),
+        )
 
     def run(self) -> int:
         """Run to the end; return the exit code."""

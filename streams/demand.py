@@ -28,6 +28,17 @@ class GatewayDemand(msgspec.Struct):
     heard_at_ms: float
     slots: dict[tuple[str, str], int]
     """(tenant, queue) to free slots."""
+    calls: dict[tuple[str, str], int] = {}
+    """(tenant, queue) to waiting lease calls."""
+
+
+class PollingRow(msgspec.Struct, frozen=True):
+    """Who waits for a queue at one gateway."""
+
+    gateway_id: str
+    queue: str
+    slots: int
+    calls: int
 
 
 class DemandTable:
@@ -41,7 +52,8 @@ class DemandTable:
         if demand.gateway_id not in self._gateways and len(self._gateways) >= GATEWAYS_MAX:
             return
         slots = {(queue.tenant, queue.queue): queue.slots for queue in demand.queues if queue.slots > 0}
-        self._gateways[demand.gateway_id] = GatewayDemand(demand.incarnation, now_monotonic_ms, slots)
+        calls = {(queue.tenant, queue.queue): queue.calls for queue in demand.queues if queue.slots > 0}
+        self._gateways[demand.gateway_id] = GatewayDemand(demand.incarnation, now_monotonic_ms, slots, calls)
 
     def forget_silent(self, now_monotonic_ms: float) -> None:
         """Drop the gateways that were not heard from for FORGET_AFTER_MS."""
@@ -65,6 +77,15 @@ class DemandTable:
             for queue, slots in demand.slots.items():
                 wanted.setdefault(queue, []).append((gateway_id, slots))
         return wanted
+
+    def polling(self, tenant: str) -> list[PollingRow]:
+        """Return who waits for a tenant's queues, for people."""
+        return [
+            PollingRow(gateway_id, key[1], slots, demand.calls.get(key, 0))
+            for gateway_id, demand in self._gateways.items()
+            for key, slots in demand.slots.items()
+            if key[0] == tenant
+        ]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._gateways)

@@ -18,6 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from schemas.codec import Undecodable
 from schemas.partition import partition_for
+from streams.core.evidence import Ask
 from streams.core.identity import job_id_of
 from streams.core.job_filter import JobFilter
 from streams.core.state import Job
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from streams.core.definition import Definition
+    from streams.core.evidence import Proof
     from streams.core.state import JobState
+    from streams.history_reader import History
     from streams.owner import Owner
     from streams.shard import Shard
 
@@ -56,13 +59,21 @@ SCAN_MAX: Final = 2_000
 _ALL_DUE_MS: Final = 2**62
 """Later than any due time."""
 
+ASKS_MAX: Final = 16
+"""Of one question; an explanation has half of it."""
+
+_ASKS: Final = msgspec.json.Decoder(list[Ask])
 _FILTER: Final = msgspec.json.Decoder(JobFilter)
 
 
 class QueryServer:
     """Answers for the shards that this process owns."""
 
-    def __init__(self, owner: Owner, registry: CollectorRegistry, *, partitions: int) -> None:
+    def __init__(
+        self, owner: Owner, registry: CollectorRegistry, *, partitions: int, history: History | None = None
+    ) -> None:
+        """`history` None: questions about it find nothing."""
+        self._history = history
         self._owner = owner
         self._registry = registry
         self._partitions = partitions
@@ -78,6 +89,8 @@ class QueryServer:
                 web.get("/q/jobs", self._jobs),
                 web.get("/q/runs/{run_id}", self._run),
                 web.get("/q/queues", self._queues),
+                web.get("/q/polling", self._polling),
+                web.get("/q/history/{job_id}", self._evidence),
                 web.get("/livez", self._live),
                 web.get("/readyz", self._ready),
                 web.get("/metrics", self._metrics),
@@ -94,6 +107,8 @@ class QueryServer:
         """Stop listening."""
         if self._runner is not None:
             await self._runner.cleanup()
+        if self._history is not None:
+            await asyncio.to_thread(self._history.close)
 
     async def _job(self, request: web.Request) -> web.Response:
         job_id = request.match_info["job_id"]
@@ -178,6 +193,25 @@ class QueryServer:
             await asyncio.sleep(0)
         self._leased[shard.partition] = (time.monotonic(), counted)
         return counted
+
+    async def _polling(self, request: web.Request) -> web.Response:
+        """Who waits for a tenant's queues, at every gateway that tells its demand."""
+        return _json({"polling": self._owner.demand.polling(request.query.get("tenant", ""))})
+
+    async def _evidence(self, request: web.Request) -> web.Response:
+        """Records of history that prove what is asked, in the order of the asks; null where none is found."""
+        job_id = request.match_info["job_id"]
+        shard = self._shard_of(job_id)
+        if shard is None:
+            return _not_owner()
+        try:
+            asks = _ASKS.decode(request.query.get("asks", "[]"))[:ASKS_MAX]
+        except ValueError:  # msgspec's errors are ValueErrors
+            return web.json_response({"detail": "asks must be a list of Ask"}, status=400)
+        found: list[Proof | None] = [None] * len(asks)
+        if self._history is not None and asks:
+            found = await self._history.find(shard.partition, job_id, asks)
+        return _json({"found": found})
 
     async def _live(self, _: web.Request) -> web.Response:
         return _json({"live": True})

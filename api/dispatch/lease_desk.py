@@ -12,6 +12,8 @@ from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from api.dispatch.demand import DemandBook, QueueKey
 from api.dispatch.kept_answers import AnswerKey, KeptAnswers
 from api.dispatch.ready_lists import ReadyQueue
@@ -289,7 +291,10 @@ class LeaseDesk:
         self._demand_alarm_at_ms = float("inf")
         queues = self._demand.take(now_ms)
         if queues is not None:
-            self._publish_demand(queues)
+            polls = {key: waiters.polls for key, waiters in self._waiters.items()}
+            self._publish_demand(
+                tuple(msgspec.structs.replace(one, calls=polls.get((one.tenant, one.queue), 0)) for one in queues)
+            )
         self._arm_demand(now_ms)
 
     # What is known

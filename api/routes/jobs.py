@@ -42,6 +42,7 @@ from api.listing import (
     read_filter,
     wait_until_shown,
 )
+from api.polling import NOBODY, polling_of
 from api.problems import Problem
 from api.routes.route import Param, Route
 from api.views import job_view, run_state_of, run_view, runs_newest_first
@@ -256,10 +257,11 @@ async def explain(call: HttpCall) -> web.Response:
     query = call.query()
     at_ms = None if "at" not in query else read_instant(query["at"], "at")
     job = await call.gateway.job(call.job_id, call.caller)
-    desk = call.gateway.client.desk
-    calls, slots = desk.polling().get((job.state.tenant, job.state.queue), (0, 0))
-    polling = explanations.Polling(calls, slots)
-    return answer(explanations.explain(job, at_ms, polling, call.gateway.now_ms()))
+    polling = (await polling_of(call.gateway, job.state.tenant)).get(job.state.queue, NOBODY)
+    record = await call.gateway.evidence(job.state.job_id, explanations.asks_of_past(job, at_ms))
+    explained = explanations.explain(job, at_ms, polling, call.gateway.now_ms(), record)
+    found = await call.gateway.evidence(job.state.job_id, [ask for ask in explained.asks if ask is not None])
+    return answer(explained.proven(found))
 
 
 def _defined(call: HttpCall, reply: Reply, warnings: list[str], *, created: bool) -> web.Response:

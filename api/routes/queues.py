@@ -10,14 +10,18 @@ from api.definitions import QUEUE_DEFAULT, check_name
 from api.dispatch.lanes import LANES
 from api.gateway import require_tenant
 from api.http_call import HttpCall, answer, etag
+from api.polling import NOBODY, polling_of
 from api.problems import Problem
 from api.queue_book import entry_of
 from api.routes.route import Route
 from api.tenant_book import tenant_entry_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aiohttp import web
 
+    from api.polling import Polling
     from api.queries import ReadyCount
     from api.tenant_book import TenantEntry
 
@@ -33,8 +37,7 @@ async def get(call: HttpCall) -> web.Response:
     call.query()
     queue = check_name(call.request.match_info["queue"], "queue", "bad_path")
     call.gateway.queues.require(call.caller.tenant, queue)
-    waiting = await _waiting(call)
-    return _answer(call, queue, waiting)
+    return await _answer(call, queue)
 
 
 async def put(call: HttpCall) -> web.Response:
@@ -47,8 +50,7 @@ async def put(call: HttpCall) -> web.Response:
     if entry is not before:
         _require_version(call, 0 if before is None else before.version, "queue")
         await gateway.queues.declare(entry)
-    waiting = await _waiting(call)
-    return _answer(call, queue, waiting, 201 if before is None else 200)
+    return await _answer(call, queue, 201 if before is None else 200)
 
 
 async def list_queues(call: HttpCall) -> web.Response:
@@ -56,9 +58,9 @@ async def list_queues(call: HttpCall) -> web.Response:
     call.query()
     waiting = await _waiting(call)
     tenant = call.caller.tenant
-    polled = {queue for owner, queue in call.gateway.client.desk.polling() if owner == tenant}
-    names = {QUEUE_DEFAULT, *call.gateway.queues.of(tenant), *polled, *(waiting or {})}
-    return answer({"queues": [_view(call, queue, waiting) for queue in sorted(names)]})
+    polling = await polling_of(call.gateway, tenant)
+    names = {QUEUE_DEFAULT, *call.gateway.queues.of(tenant), *polling, *(waiting or {})}
+    return answer({"queues": [_view(call, queue, waiting, polling) for queue in sorted(names)]})
 
 
 async def _waiting(call: HttpCall) -> Waiting | None:
@@ -73,15 +75,16 @@ async def _waiting(call: HttpCall) -> Waiting | None:
     return waiting
 
 
-def _answer(call: HttpCall, queue: str, waiting: Waiting | None, status: int = 200) -> web.Response:
-    view = _view(call, queue, waiting)
+async def _answer(call: HttpCall, queue: str, status: int = 200) -> web.Response:
+    waiting = await _waiting(call)
+    view = _view(call, queue, waiting, await polling_of(call.gateway, call.caller.tenant))
     return answer(view, status, etag(view["version"]))
 
 
-def _view(call: HttpCall, queue: str, waiting: Waiting | None) -> dict[str, Any]:
+def _view(call: HttpCall, queue: str, waiting: Waiting | None, polling: Mapping[str, Polling]) -> dict[str, Any]:
     tenant = call.caller.tenant
     entry = call.gateway.queues.entry(tenant, queue)
-    calls, slots = call.gateway.client.desk.polling().get((tenant, queue), (0, 0))
+    waits = polling.get(queue, NOBODY)
     view = {
         "queue": queue,
         "tenant": tenant,
@@ -89,8 +92,8 @@ def _view(call: HttpCall, queue: str, waiting: Waiting | None) -> dict[str, Any]
         "description": "" if entry is None else entry.description,
         "maxRunning": None if entry is None else entry.running_max,
         "maxLeaseRatePerSecond": None if entry is None else entry.lease_rate_per_s,
-        "workersPolling": calls,
-        "slotsPolling": slots,
+        "workersPolling": waits.calls,
+        "slotsPolling": waits.slots,
     }
     if waiting is None:
         return view | dict.fromkeys(("ready", "leased", "retrying", "oldestReadyAgeMs"))

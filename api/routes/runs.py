@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -35,6 +36,7 @@ from api.problems import OUTCOME, Problem, problem_of
 from api.routes.route import Param, Route
 from api.views import find_run, run_state_of, run_view, runs_newest_first
 from streams.core.commands import CancelRun, ReplayRun
+from streams.core.evidence import Ask
 from streams.core.identity import run_id_named
 from streams.core.job_filter import JobFilter
 from streams.core.state import ClosedRun
@@ -74,7 +76,19 @@ async def get(call: HttpCall) -> web.Response:
         job = await call.gateway.job(job_id, call.caller)
     except Problem as problem:
         raise _not_found(run_id) if problem.code == "job_not_found" else problem from None
+    run = find_run(job, run_id)
+    if isinstance(run, ClosedRun) and run.result_dropped:
+        return answer(run_view(job, await _with_result(call, job_id, run), call.gateway.now_ms()))
     return _answer(call, job, run_id)
+
+
+async def _with_result(call: HttpCall, job_id: str, run: ClosedRun) -> ClosedRun:
+    """Put in the result that is too large for the state, from history while that has it."""
+    ask = Ask(events=("RunSucceeded",), at_ms=run.closed_at_ms, run_id=run.run_id)
+    (proof,) = await call.gateway.evidence(job_id, [ask])
+    if proof is None:
+        return run
+    return msgspec.structs.replace(run, result=base64.b64decode(str(proof.event["result"])))
 
 
 async def list_runs(call: HttpCall) -> web.Response:

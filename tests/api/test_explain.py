@@ -6,15 +6,24 @@ from typing import Any
 
 import pytest
 
-from api.explain import Polling, explain
-from streams.core.commands import Complete, Define, Fail, LeaseRun, Pause
+from api.explain import asks_of_past, explain
+from api.polling import NOBODY, Polling
+from api.queries import MemoryQueries
+from streams.core.commands import Complete, Define, Delete, Fail, LeaseRun, Pause
 from streams.core.definition import Definition, Overlap, Retry
+from streams.core.envelopes import Cause, HistoryEntry
 from streams.core.manual import ManualOwner
 from streams.core.time import IntervalSpec
 
 NOON = 1_800_014_400_000
 MINUTE = 60_000
-NOBODY = Polling(0, 0)
+NOWHERE: dict[str, Any] = {
+    "job_id": "job",
+    "partition": 3,
+    "generation": 1,
+    "member_id": "m",
+    "transactional_id": "t",
+}
 
 
 def owner_of(*, overlap: Overlap = "skip", retry: Retry = Retry()) -> ManualOwner:  # noqa: B008 - frozen
@@ -35,7 +44,7 @@ def owner_of(*, overlap: Overlap = "skip", retry: Retry = Retry()) -> ManualOwne
 
 def explained(owner: ManualOwner, at_ms: int | None = None, polling: Polling = NOBODY) -> dict[str, Any]:
     assert owner.job is not None
-    answer = explain(owner.job, at_ms, polling, owner.now_ms)
+    answer = explain(owner.job, at_ms, polling, owner.now_ms).answer
     assert answer["summary"]
     assert all(condition["detail"] for condition in answer["conditions"])
     return answer
@@ -80,7 +89,7 @@ def test_a_ready_run_without_a_worker_says_so() -> None:
 def test_a_ready_run_with_busy_workers_waits_for_a_slot() -> None:
     owner = owner_of()
     open_run(owner)
-    assert explained(owner, polling=Polling(3, 0))["situation"] == "waiting_for_slot"
+    assert explained(owner, polling=Polling(3, 0, 1))["situation"] == "waiting_for_slot"
 
 
 def test_a_leased_run_is_running_and_names_its_worker() -> None:
@@ -151,3 +160,106 @@ def test_a_paused_job_says_who_paused_it() -> None:
 def test_conditions_come_in_the_order_in_which_they_decide(at_ms: int | None) -> None:
     answer = explained(owner_of(), at_ms)
     assert [condition["holds"] for condition in answer["conditions"]][:-1] == [True] * (len(answer["conditions"]) - 1)
+
+
+def history_of(owner: ManualOwner) -> MemoryQueries:
+    """Give an owner's answers, with every event of the job in an entry of its own."""
+    queries = MemoryQueries({}, lambda _: 3)
+    queries.history = [
+        ("job", HistoryEntry(**NOWHERE, seq=number, now_ms=0, cause=Cause(kind="timer", name="Wake"), events=(event,)))
+        for number, event in enumerate(owner.log)
+    ]
+    return queries
+
+
+async def proven(owner: ManualOwner, at_ms: int | None = None) -> dict[str, Any]:
+    assert owner.job is not None
+    queries = history_of(owner)
+    record = await queries.evidence("job", asks_of_past(owner.job, at_ms))
+    found = explain(owner.job, at_ms, NOBODY, owner.now_ms, record)
+    return found.proven(await queries.evidence("job", [ask for ask in found.asks if ask is not None]))
+
+
+def evidence(owner: ManualOwner, answer: dict[str, Any]) -> dict[str, str]:
+    """Give condition to the event that proves it, which must be the one at that offset."""
+    told: dict[str, str] = {}
+    for condition in answer["conditions"]:
+        proof = condition["evidence"]
+        if proof is not None:
+            assert (proof["topic"], proof["partition"]) == ("history", 3)
+            assert type(owner.log[proof["offset"]]).__name__ == proof["eventType"]
+            told[condition["name"]] = proof["eventType"]
+    return told
+
+
+async def test_each_condition_of_a_run_that_ran_names_its_record() -> None:
+    owner = owner_of()
+    run_id = open_run(owner)
+    lease(owner, run_id)
+    assert evidence(owner, await proven(owner)) == {
+        "occurrence_scheduled": "JobDefined",
+        "run_opened": "RunOpened",
+        "leased": "LeaseGranted",
+    }
+    owner.do(Complete(job_id="job", run_id=run_id, lease_token=1))
+    assert evidence(owner, await proven(owner, NOON + MINUTE)) == {
+        "occurrence_scheduled": "JobDefined",
+        "run_opened": "RunOpened",
+        "completed": "RunSucceeded",
+    }
+
+
+async def test_a_failed_attempt_and_a_pause_are_proven() -> None:
+    owner = owner_of(retry=Retry(backoff="fixed", delay_ms=5_000))
+    run_id = open_run(owner)
+    lease(owner, run_id)
+    owner.do(Fail(job_id="job", run_id=run_id, lease_token=1, error="boom"))
+    assert evidence(owner, await proven(owner))["retry_due"] == "RunFailed"
+    owner.do(Pause(job_id="job", actor="ann"))
+    assert evidence(owner, await proven(owner))["job_not_paused"] == "JobPaused"
+
+
+async def test_evidence_is_of_the_right_run() -> None:
+    owner = owner_of(overlap="allow")
+    for minute in (1, 2):
+        owner.run_until(NOON + minute * MINUTE)
+        lease(owner, owner.state.open[0].run_id)
+        owner.do(Complete(job_id="job", run_id=owner.state.open[0].run_id, lease_token=minute))
+    answer = await proven(owner, NOON + 2 * MINUTE)
+    offset = answer["conditions"][-1]["evidence"]["offset"]
+    assert getattr(owner.log[offset], "run_id", "") == answer["runId"]
+
+
+async def test_history_tells_what_the_state_has_forgotten() -> None:
+    owner = owner_of(overlap="allow")
+    for minute in range(1, 20):
+        owner.run_until(NOON + minute * MINUTE)
+        for run in owner.state.open:
+            lease(owner, run.run_id)
+            owner.do(Complete(job_id="job", run_id=run.run_id, lease_token=owner.state.lease_token_last))
+    answer = await proven(owner, NOON + MINUTE)
+    assert (answer["situation"], evidence(owner, answer)) == (
+        "ran",
+        {"run_opened": "RunOpened", "completed": "RunSucceeded"},
+    )
+    assert (await proven(owner, NOON + MINUTE + 1))["situation"] == "not_scheduled"
+
+
+async def test_a_skip_is_proven_by_the_range_that_covers_it() -> None:
+    owner = owner_of()
+    run_id = open_run(owner)
+    lease(owner, run_id)
+    owner.run_until(NOON + 3 * MINUTE)
+    answer = await proven(owner, NOON + 3 * MINUTE)
+    assert (answer["situation"], evidence(owner, answer)) == (
+        "skipped_overlap",
+        {"overlap_allows": "OccurrencesSkipped"},
+    )
+    assert run_id in answer["summary"]
+
+
+async def test_a_deleted_job_names_its_deletion() -> None:
+    owner = owner_of()
+    owner.do(Delete(job_id="job"))
+    answer = await proven(owner)
+    assert (answer["situation"], evidence(owner, answer)) == ("job_deleted", {"job_exists": "JobDeleted"})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from streams.core.commands import Complete
+from streams.core.envelopes import Cause, HistoryEntry
 from streams.core.state import RESULT_KEPT_BYTES_MAX
 
 # The api is a fixture of conftest.py, which tests cannot import by name.
@@ -109,3 +111,17 @@ async def test_a_job_says_when_its_version_came(api: Api) -> None:
     await api("PATCH", "/v1/jobs/j", {"lane": "low"})
     edited = (await api("GET", "/v1/jobs/j")).body
     assert edited["updatedAt"] > edited["createdAt"] == first["createdAt"]
+
+
+async def test_a_large_result_is_read_from_history(api: Api) -> None:
+    run = await _leased(api, jobId="j")
+    large = "x" * RESULT_KEPT_BYTES_MAX
+    path = f"/v1/runs/{run['runId']}"
+    await api("POST", f"{path}/complete", {"leaseToken": run["leaseToken"], "result": large})
+    assert (await api("GET", path)).body["result"] is None
+    decision = next(done for command, done in api.owner.decided if isinstance(command, Complete))
+    cause = Cause(kind="command", name="Complete")
+    where: dict[str, Any] = {"partition": 0, "seq": 1, "generation": 1, "member_id": "m", "transactional_id": "t"}
+    entry = HistoryEntry(job_id="j", now_ms=1, cause=cause, events=decision.events, **where)
+    api.queries.history.append(("j", entry))
+    assert (await api("GET", path)).body["result"] == large

@@ -18,7 +18,7 @@ from api.dispatch.link import ConfigRecord
 from api.dispatch.memory_link import MemoryLink
 from api.metrics import TABLE
 from api.problems import Problem
-from api.queries import HttpQueries, ReadyCount
+from api.queries import HttpQueries, PollingAt, ReadyCount
 from streams.core.job_filter import JobFilter
 
 # The api is a fixture of conftest.py, which tests cannot import by name.
@@ -217,3 +217,16 @@ async def test_what_is_no_http_is_answered_with_a_problem(
     problem = json.loads(body)
     assert (problem["status"], problem["code"] in (code, "bad_header")) == (400, True)
     assert problem["requestId"].encode() in head
+
+
+async def test_workers_at_another_gateway_count_as_polling(api: Api) -> None:
+    await api.create(jobId="j", queue="far")
+    assert (await api("GET", "/v1/jobs/j/explain")).body["situation"] == "no_worker_polling"
+    api.queries.polling_rows = [PollingAt("gw-2", "far", 5, 2), PollingAt("gw", "far", 99, 99)]
+    explained = (await api("GET", "/v1/jobs/j/explain")).body
+    assert explained["situation"] == "waiting_for_slot"
+    assert "2 lease calls wait, at 1 gateways" in {item["detail"] for item in explained["conditions"]}
+    queue = (await api("GET", "/v1/queues/far")).body
+    assert (queue["workersPolling"], queue["slotsPolling"]) == (2, 5)
+    listed = (await api("GET", "/v1/queues")).body["queues"]
+    assert {one["queue"]: one["workersPolling"] for one in listed}["far"] == 2

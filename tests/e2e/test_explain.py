@@ -47,6 +47,14 @@ def test_ran(stack: Any, client: horolog.Client, name: str) -> None:
 
     assert answer["situation"] == "ran"
     assert all(marks(answer))
+    proofs = {condition["name"]: condition["evidence"] for condition in answer["conditions"]}
+    assert {name: proof["eventType"] for name, proof in proofs.items()} == {
+        "occurrence_scheduled": "JobDefined",
+        "run_opened": "RunOpened",
+        "completed": "RunSucceeded",
+    }
+    assert proofs["occurrence_scheduled"]["offset"] <= proofs["run_opened"]["offset"] < proofs["completed"]["offset"]
+    assert proofs["completed"]["topic"].endswith("history")
     assert "attempt 1 completed" in stack.horolog("explain", run.run_id).out
 
 

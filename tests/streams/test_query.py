@@ -14,8 +14,11 @@ from prometheus_client import CollectorRegistry, Counter
 import streams.query
 from schemas.codec import Undecodable
 from schemas.partition import partition_for
+from streams.core.envelopes import Demand, QueueDemand
+from streams.core.evidence import Proof
 from streams.core.identity import run_id_at
 from streams.core.job_filter import JobFilter
+from streams.demand import DemandTable
 from streams.query import QueryServer
 from streams.takeover import Progress
 
@@ -38,6 +41,7 @@ class Service:
         self.registry = CollectorRegistry()
         self.session: aiohttp.ClientSession
         self.url = ""
+        self.server: QueryServer
 
     async def get(self, path: str, **query: Any) -> tuple[int, Any]:
         async with self.session.get(self.url + path, params=query) as answer:
@@ -54,6 +58,7 @@ async def service(make_rig: Any, make_job: Any) -> AsyncIterator[Service]:
     rig.run()
     service = Service(rig)
     server = QueryServer(service.owner, service.registry, partitions=PARTITIONS)  # type: ignore[arg-type] # a part of an owner
+    service.server = server
     service.url = f"http://127.0.0.1:{await server.start('127.0.0.1', 0)}"
     async with aiohttp.ClientSession() as service.session:
         yield service
@@ -205,3 +210,52 @@ async def test_metrics_are_those_of_the_registry(service: Service) -> None:
     async with service.session.get(service.url + "/metrics") as answer:
         assert answer.status == 200
         assert "seen_total 3.0" in await answer.text()
+
+
+async def test_who_waits_at_every_gateway_is_told(service: Service) -> None:
+    table = DemandTable()
+    for gateway_id, calls in (("g1", 3), ("g2", 1)):
+        queue = QueueDemand(tenant="a", queue="q", slots=2, calls=calls)
+        other = QueueDemand(tenant="b", queue="q", slots=1)
+        table.update(Demand(gateway_id=gateway_id, incarnation="i", sent_at_ms=0, queues=(queue, other)), 0)
+    service.owner.demand = table
+    _, body = await service.get("/q/polling", tenant="a")
+    assert body["polling"] == [
+        {"gateway_id": "g1", "queue": "q", "slots": 2, "calls": 3},
+        {"gateway_id": "g2", "queue": "q", "slots": 2, "calls": 1},
+    ]
+    table.forget_silent(10_000)
+    assert (await service.get("/q/polling", tenant="a"))[1] == {"polling": []}
+
+
+async def test_history_is_asked_for_the_jobs_of_this_owner_only(service: Service) -> None:
+    asks = '[{"events": ["RunOpened"], "at_ms": 1, "run_id": "r"}]'
+    assert await service.get(f"/q/history/{OWN[0]}", asks=asks) == (200, {"found": [None]})
+    assert (await service.get(f"/q/history/{FOREIGN}", asks=asks))[0] == 421
+    assert (await service.get(f"/q/history/{OWN[0]}", asks="{}"))[0] == 400
+    proof = Proof(topic="t", partition=0, offset=7, event_type="RunOpened", event={"at_ms": 1})
+    service.server._history = MemoryHistory(proof)
+    _, body = await service.get(f"/q/history/{OWN[0]}", asks=asks)
+    assert body["found"] == [msgspec.to_builtins(proof)]
+
+
+async def test_progress_stands_beside_a_job(service: Service) -> None:
+    run_id = run_id_at(OWN[0], service.rig.now_ms)
+    service.rig.shard.progress.note(run_id, b"{}")
+    _, body = await service.get(f"/q/jobs/{OWN[0]}")
+    assert body["job"]["progress"] == {run_id: "e30="}
+    assert "progress" not in (await service.get(f"/q/jobs/{OWN[1]}"))[1]["job"]
+
+
+class MemoryHistory:
+    """Answers every question with one proof."""
+
+    def __init__(self, proof: Proof) -> None:
+        self.proof = proof
+
+    async def find(self, partition: int, job_id: str, asks: Any) -> list[Proof | None]:
+        assert (partition, job_id) == (0, OWN[0])
+        return [self.proof for _ in asks]
+
+    def close(self) -> None:
+        """Nothing is held."""

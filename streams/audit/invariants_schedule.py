@@ -205,7 +205,9 @@ def _covered(
         if at_ms in done:
             _unasked(story, happening, f"opened at {at_ms}, which ran under an earlier version", found)
     for skipped, happening in span.skipped:
-        if skipped.reason == "calendar" and not _is_excluded(case, span, skipped.first_at_ms):
+        # What an earlier definition excluded may be recorded after an edit that left the cursor where it was.
+        own = skipped.first_at_ms > span.from_ms
+        if skipped.reason == "calendar" and own and not _is_excluded(case, span, skipped.first_at_ms):
             _unasked(story, happening, f"skipped {skipped.first_at_ms} for a calendar that does not exclude it", found)
         if skipped.reason in _NO_INSTANT:
             found.left_out("slots without an instant", skipped.count)

@@ -112,7 +112,6 @@ class Gateway:
         require_tenant(job.state.tenant, caller, "jobId")
         return job
 
-<<<<<<< HEAD
     async def require_room(self, caller: Caller, job_id: str, request_hash: str, *, may_exist: bool) -> None:
         """See require_room. Raises Problem `pending_cap`, `no_owner`."""
         await require_room(
@@ -124,7 +123,7 @@ class Gateway:
             counts=self.pending,
             queries=self.queries,
         )
-=======
+
     async def evidence(self, job_id: str, asks: Sequence[Ask]) -> Sequence[Proof | None]:
         """Ask the owner for records of history; an answer without its evidence is better than none."""
         if not asks:
@@ -133,7 +132,6 @@ class Gateway:
             return await self.queries.evidence(job_id, asks)
         except Problem:
             return [None] * len(asks)
->>>>>>> ceabc09 (wipB)
 
     async def shows(self, shown: Shown) -> bool:
         """Wait (bounded) until the owner's store shows what a consistency token names. Raises Problem `no_owner`.

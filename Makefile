@@ -4,6 +4,7 @@
 #   make test    setup, lint, and every test, on a real Kafka that the tests start and stop
 #   make format  let ruff format the code
 #   make chaos FOR=seconds SEED=n   kills, freezes and restarts at random on a real Kafka, then judgement and figures
+#   make simulate HOURS=hours SEED=n   that many simulated hours under faults, then judgement and figures; JOBS=2 processes
 #   make bench   latency at 500 runs/s, and the highest rate held for 60 s, on a Kafka of its own; some 10 minutes
 #   make demo    everything at work, in the terminal, until Ctrl-C; FOR=40 ends by itself; PORTS=free chooses free ports
 
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DELETE_ON_ERROR:
-.PHONY: setup lint test format bench chaos demo
+.PHONY: setup lint test format bench chaos demo simulate
 
 setup: $(INSTALLED)
 	@$(BIN)/horologd kafka fetch
@@ -43,3 +44,6 @@ demo: setup
 
 chaos: setup
 	$(BIN)/python -m tests.chaos.run --for $(or $(FOR),120) --seed $(or $(SEED),1)
+
+simulate: setup
+	$(BIN)/python -m tests.simulation.run --hours $(or $(HOURS),1000) --seed $(or $(SEED),1) --jobs $(or $(JOBS),1) $(if $(RESULTS),--results $(RESULTS))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -13,6 +13,7 @@ from tests.simulation.harness.workload import LINES, Workload
 
 if TYPE_CHECKING:
     from streams.owner import Owner
+    from tests.simulation.harness.actors import Client
     from tests.simulation.harness.memory_broker import MemoryBroker
     from tests.simulation.harness.virtual_time import Process, World
 
@@ -54,6 +55,8 @@ class VirtualConfigReader:
 class CalendarWorkload(Workload):
     """Half of the jobs name their tenant's calendar, which opens and closes minutes that are near."""
 
+    calendar_every_ms = CHANGE_EVERY_MS
+
     def __init__(self, fleet: Fleet) -> None:
         plan = fleet.plan
         super().__init__(
@@ -61,7 +64,7 @@ class CalendarWorkload(Workload):
         )
         self._broker, self._topic = fleet.broker, fleet.names["config"]
         self._offsets: dict[str, int] = {}
-        self.client = _Telling(fleet.client, self._offsets)
+        self.client = cast("Client", _Telling(fleet.client, self._offsets))
 
     def begin(self) -> None:
         """Put the calendars first, as a user does."""
@@ -71,7 +74,7 @@ class CalendarWorkload(Workload):
         self._next_calendar()
 
     def _next_calendar(self) -> None:
-        self.world.at(self.world.rng.expovariate(1.0 / CHANGE_EVERY_MS), self._change_calendar)
+        self.world.at(self.world.rng.expovariate(1.0 / self.calendar_every_ms), self._change_calendar)
 
     def _change_calendar(self) -> None:
         if self.quiet:

@@ -28,7 +28,8 @@ from schemas.config import SchedulerSettings
 from streams.audit.journals import Limits
 from streams.core.deadline import upcoming
 from streams.core.time import INSTALLED_ZONE_DATA, ZoneData
-from tests.simulation.harness.long_workload import ZONES, LongWorkload
+from tests.simulation.harness.calendars import VirtualConfigReader
+from tests.simulation.harness.long_workload import ZONES, LongCalendarWorkload, LongWorkload
 from tests.simulation.harness.scenario import Fleet, Plan, Result, live_through
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from streams.shard import Shard
     from streams.store.memory import MemoryStore
     from tests.simulation.harness.owner_process import OwnerProcess
+    from tests.simulation.harness.virtual_time import Process
 
 MINUTE_MS: Final = 60_000.0
 HOUR_MS: Final = 3_600_000.0
@@ -77,6 +79,8 @@ class LongPlan(Plan, frozen=True, kw_only=True):
     """Long enough for what `catch_up all` still has to run, and for a fixed wait of 20 minutes."""
     slow: float = 0.05
     stuck: float = 0.005
+    calendars: bool = False
+    """Whether half of the jobs name a calendar, and calendars change."""
     other_zone_data: bool = False
     """Whether owners with other zone data come and go."""
 
@@ -106,11 +110,21 @@ class LongFleet(Fleet):
 
     def _workload(self) -> LongWorkload:
         plan = self.plan
-        workload = LongWorkload(
-            self.world, self.client, plan.jobs, change_every_ms=plan.change_every_ms, policies=plan.policies
-        )
+        workload: LongWorkload
+        if plan.calendars:
+            workload = LongCalendarWorkload(self)
+        else:
+            workload = LongWorkload(
+                self.world, self.client, plan.jobs, change_every_ms=plan.change_every_ms, policies=plan.policies
+            )
         workload.look = self.job
         return workload
+
+    def config_reader(self, process: Process) -> VirtualConfigReader | None:
+        """See Fleet."""
+        if not self.plan.calendars:
+            return None
+        return VirtualConfigReader(self.world, self.broker, self.names["config"], process)
 
     def run(self) -> None:
         """See Fleet."""
@@ -298,5 +312,7 @@ def haul(plan: LongPlan) -> Result:
 
 
 def long_plan(seed: int, hours: float = 200.0) -> LongPlan:
-    """Give the plan of a seed: one in four has other zone data, one in eight nothing but plain jobs."""
-    return LongPlan(seed=seed, hours=hours, other_zone_data=seed % 4 == 3, policies=seed % 8 != 5)
+    """Give the plan of a seed: one in four has other zone data, one in four calendars, one in eight plain jobs only."""
+    return LongPlan(
+        seed=seed, hours=hours, other_zone_data=seed % 4 == 3, calendars=seed % 4 == 2, policies=seed % 8 != 5
+    )

@@ -32,6 +32,7 @@ from streams.core.time import (
     RRuleSpec,
 )
 from streams.core.wire import request_hash
+from tests.simulation.harness.calendars import CalendarWorkload
 from tests.simulation.harness.workload import LINES, Workload
 
 if TYPE_CHECKING:
@@ -343,3 +344,9 @@ class LongWorkload(Workload):
                 delay_ms=rng.choice((0, 1_000, 20 * MINUTE_MS)),
             ),
         )
+
+
+class LongCalendarWorkload(CalendarWorkload, LongWorkload):
+    """The same with calendars, of which half of the jobs name one."""
+
+    calendar_every_ms = 3.0 * HOUR_MS

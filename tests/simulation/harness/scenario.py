@@ -74,6 +74,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Share of runs that take up to two minutes."""
     change_every_ms: float = 20_000.0
     """Mean time between what people do to jobs."""
+    kinds: tuple[str, ...] = ()
+    """What may go wrong, by the names of `Fleet._kinds`; empty is everything."""
     policies: bool = True
     """Whether jobs use overlap, catch-up, pause and the rest, or the plain life only."""
 
@@ -289,7 +291,8 @@ class Fleet:
         if not self.faulty:
             return
         self._next_fault()
-        kinds = self._kinds()
+        wanted = self.plan.kinds
+        kinds = {kind: often for kind, often in self._kinds().items() if not wanted or kind.__name__ in wanted}
         self.world.rng.choices([*kinds], weights=[*kinds.values()])[0]()
 
     def _kinds(self) -> dict[Callable[[], None], int]:

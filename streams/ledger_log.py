@@ -7,6 +7,7 @@ in-memory log. All calls block; they run in one thread of their own.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -247,15 +248,26 @@ class KafkaLedgerLog:
         if not asked:
             return {}
         answers = self._admin.list_offsets(asked, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S)
-        offsets = {partition.partition: answer.result().offset for partition, answer in answers.items()}
+        try:
+            offsets = {partition.partition: answer.result().offset for partition, answer in answers.items()}
+        except KafkaException:
+            # After a broker's restart each answer is "fenced leader epoch": librdkafka asks with the epoch that it
+            # remembers, learns nothing from the refusal, and by itself looks again after five minutes only.
+            self._learn_leaders(topic)
+            raise
         unknown = sorted(partition for partition, offset in offsets.items() if offset < 0)
         if unknown:
             # Seen while leaders moved: the dead broker's partitions came without an error and with librdkafka's
             # "invalid" (-1001). Taken for the end of a ledger, that would make an empty partition out of a full one.
-            self._admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S)  # so that the next question goes to new leaders
+            self._learn_leaders(topic)
             reason = f"the end of {topic}-{unknown[0]} is not known yet (offset {offsets[unknown[0]]})"
             raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, reason))
         return offsets
+
+    def _learn_leaders(self, topic: str) -> None:
+        """Let the next question go to the present leaders, with their epochs."""
+        with contextlib.suppress(KafkaException):  # the caller has a failure to tell already, and asks again
+            self._admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
 
 
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call] # its stub lacks the types

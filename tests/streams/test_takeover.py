@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from schemas.config import Settings, load_settings
 from schemas.topics import Topic, topic_name
@@ -138,6 +138,27 @@ def test_an_end_that_is_no_offset_is_asked_again_and_never_believed(
     with pytest.raises(KafkaException, match="commands-0 is not known yet"):
         log.input_ends([0])
     assert len(refreshed) == 2
+
+
+def test_after_a_refusal_by_epoch_the_leaders_are_learnt_anew(log: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a broker's restart librdkafka goes on asking with the old epoch: no lease would expire for five minutes."""
+
+    def fenced(asked: Mapping[TopicPartition, Any], **_: Any) -> dict[TopicPartition, Future[Any]]:
+        answers: dict[TopicPartition, Future[Any]] = {partition: Future() for partition in asked}
+        for answer in answers.values():
+            answer.set_exception(KafkaException(KafkaError(KafkaError.FENCED_LEADER_EPOCH)))
+        return answers
+
+    refreshed: list[str] = []
+
+    def unreachable(topic: str, **_: Any) -> None:
+        refreshed.append(topic)
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    monkeypatch.setattr(log._log, "_admin", SimpleNamespace(list_offsets=fenced, list_topics=unreachable))
+    with pytest.raises(KafkaException, match="FENCED_LEADER_EPOCH"):  # and not the failure of the second question
+        log.input_ends([0, 1])
+    assert len(refreshed) == 1
 
 
 def test_who_may_be_asked_is_learnt_anew_before_the_topic_is_described(

@@ -35,6 +35,8 @@ TENANT: Final = "default"
 """Of gateways without tokens."""
 QUEUE: Final = "http"
 VISIBILITY_S: Final = 5
+RUNS_MAX: Final = 10
+"""Of one answer; with fewer, the backlog of a fault would outlast it on a busy machine."""
 WAIT_S: Final = 2
 CALL_TIMEOUT_S: Final = 6.0
 """Of one try; longer than a poll waits."""
@@ -227,7 +229,7 @@ class HttpLoad:
         while not self._end.is_set():
             body = {
                 "workerId": worker_id,
-                "max": 4,
+                "max": RUNS_MAX,
                 "waitSeconds": WAIT_S,
                 "visibilitySeconds": VISIBILITY_S,
                 "requestId": uuid.uuid4().hex,

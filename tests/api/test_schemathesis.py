@@ -53,6 +53,7 @@ IDS: dict[str, tuple[str, ...]] = {
     "queue": ("default", "other"),
     "tenant": ("default", "other"),
     "backfill_id": ("b-1",),
+    "calendar": ("holidays", "none"),
 }
 
 
@@ -101,6 +102,7 @@ class Service:
 
 
 async def _fill(api: Any) -> None:
+    assert (await api("PUT", "/v1/calendars/closed", {"dates": ["2027-12-25"]})).status == 201
     daily = {"schedule": {"cron": "0 9 * * *"}, "delaySeconds": None}
     await api.create(jobId="cron", **daily, labels={"team": "a"})
     await api.create(jobId="paused", **daily)

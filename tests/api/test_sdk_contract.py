@@ -140,7 +140,11 @@ async def test_a_backfill_counts_opens_tells_its_progress_and_is_stopped(client:
     assert (await client.stop_backfill("j", began.backfill_id)).state == "ended"
     assert (await client.stop_backfill("j", began.backfill_id)).state == "ended"
     (ended,) = await client.list_backfills("j")
-    assert ended.state == "ended"
+    assert (ended.state, ended.ended_by, ended.next_at) == ("ended", "stopped", None)
+    assert (ended.runs, ended.opened, ended.open, ended.remaining) == (4, 3, 2, 1)
+    assert (ended.from_, ended.to, ended.rate_per_second) == (start, end, None)
+    assert ended.started_at is not None
+    assert ended.ended_at is not None
     assert (await refused(client.stop_backfill("j", "b-other")))[:2] == (404, "unknown_backfill")
 
 
@@ -297,3 +301,14 @@ async def test_a_worker_that_calls_an_idle_queues_request_back_loses_and_doubles
     assert len(set(executed)) == len(executed) == 30
     outcomes = {run.outcome for run in (await client.list_runs(limit=100)).items}
     assert outcomes == {"ran"}
+
+
+async def test_a_job_may_be_paused_from_its_first_moment_on(client: horolog.AsyncClient) -> None:
+    await client.create_job("n", job_id="once", delay_seconds=0, queue="q", paused=True)
+    assert (await client.get_job("once")).state == "paused"
+    assert await client.lease("q", worker_id="w", wait_seconds=0.3) == ()
+    await define(client)
+    assert (await client.edit_job("j", lane="low", paused=True)).version == 2
+    assert (await client.get_job("j")).paused is not None
+    await client.edit_job("j", paused=False)
+    assert (await client.get_job("j")).state == "active"

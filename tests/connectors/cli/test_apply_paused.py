@@ -1,4 +1,4 @@
-"""`paused` in a file of jobs: shown in the plan, done after the definition, left alone where the file says nothing."""
+"""`paused` in a file of jobs: shown in the plan, done with the definition, left alone where the file says nothing."""
 
 from __future__ import annotations
 
@@ -97,14 +97,15 @@ async def test_a_pause_that_is_refused_is_told_and_done_by_the_next_apply(
 ) -> None:
     real = gateway.control.pause
     monkeypatch.setattr(gateway.control, "pause", lambda job_id, _body: gateway.memory.job(f"no-{job_id}"))
-    refused = await apply(PAUSED)
+    refused = await apply({"note": "holidays"})
+    assert gateway.jobs["a"].paused is not None, "with its definition"
     monkeypatch.setattr(gateway.control, "pause", real)
-    repeated = await apply(PAUSED)
+    repeated = await apply({"note": "holidays"})
 
     assert refused.code == 4
     assert "+ a  FAILED" in refused.out
-    assert repeated.out.startswith("~ a\n    paused: false -> true\n")
-    assert gateway.jobs["a"].paused is not None
+    assert repeated.out.startswith("~ a\n    paused: ")
+    assert gateway.jobs["a"].paused["note"] == "holidays"
 
 
 @pytest.mark.parametrize(

@@ -115,8 +115,8 @@ async def test_a_backfill_counts_first_and_is_watched_and_stopped(horolog: Horol
     assert "add --yes to do it" in dry.out
     assert f"horolog backfills stop j0 {backfill_id}" in begun.out
     assert again.json["backfillId"] == backfill_id
-    assert shown.out.splitlines()[1].split()[:4] == [backfill_id, "running", "2", "2"]
-    assert [one["state"] for one in ended.json] == ["ended"]
+    assert shown.out.splitlines()[1].split()[:5] == [backfill_id, "running", "2", "2", "2"]
+    assert [(one["state"], one["endedBy"]) for one in ended.json] == [("ended", "stopped")]
     assert unknown.code == 4
     assert "horolog backfills list" in unknown.err
     assert "horolog jobs backfill j1" in none.err
@@ -331,3 +331,13 @@ async def test_every_command_stands_in_the_guide() -> None:
         for verb in verbs.split("|"):
             assert f"horolog {noun} {verb}" in guide, (noun, verb)
     assert "horolog undo" in guide
+
+
+async def test_a_job_is_created_paused_and_edited_back(horolog: Horolog, gateway: FakeGateway) -> None:
+    created = await horolog("jobs", "create", "x", "--id", "x", "--in", "0s", "--paused")
+    assert gateway.calls[-1].body["paused"] is True
+    assert gateway.jobs["x"].paused is not None
+    edited = await horolog("jobs", "edit", "x", "--no-paused")
+
+    assert (created.code, edited.code) == (0, 0)
+    assert gateway.jobs["x"].paused is None

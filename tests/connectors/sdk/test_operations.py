@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import keyword
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -50,6 +51,7 @@ DEFINED: Any = {
     "end_at": AT,
     "max_runs": 1,
     "jitter_seconds": 1,
+    "paused": True,
     "calendars": ["c"],
 } | FORMS
 BULK: Any = {
@@ -120,7 +122,14 @@ TABLE: dict[str, list[Use]] = {
         Use(
             "backfill_job",
             ("j",),
-            {"start": AT, "end": AT, "max_concurrent": 1, "dry_run": True, "idempotency_key": "k"},
+            {
+                "start": AT,
+                "end": AT,
+                "max_concurrent": 1,
+                "rate_per_second": 1,
+                "dry_run": True,
+                "idempotency_key": "k",
+            },
         )
     ],
     "get_jobs_job_id_backfills": [Use("list_backfills", ("j",))],
@@ -344,7 +353,7 @@ def lost(value: Any, schema: Any, path: str = "") -> set[str]:
         return lost(value[0], schema["items"], path) if value and "$ref" in schema["items"] else set()
     missing: set[str] = set()
     for name, member in schema.get("properties", {}).items():
-        attribute = re.sub("[A-Z]", lambda found: "_" + found[0].lower(), name)
+        attribute = re.sub("[A-Z]", lambda found: "_" + found[0].lower(), name) + "_" * keyword.iskeyword(name)
         is_list = isinstance(value, (tuple, horolog.Page)) and resolved(member).get("type") == "array"
         if is_list:
             items = value.items if isinstance(value, horolog.Page) else value

@@ -82,6 +82,7 @@ class JobFields(TypedDict, total=False):
 
     Time, one of: `cron` (with `time_zone`, `gap`, `overlap_hour`), `every` ("15m" or timedelta, with `anchor`),
     `schedule` (the JSON object as it is), `run_at`, `run_at_local` (with `time_zone`), `delay_seconds`.
+    `paused` creates a job paused, or pauses or resumes it with the edit, in one decision.
     """
 
     queue: str
@@ -109,6 +110,7 @@ class JobFields(TypedDict, total=False):
     max_runs: int | None
     jitter_seconds: float
     calendars: Sequence[Any]
+    paused: bool
 
 
 _SCHEDULE_PARTS = ("cron", "every", "anchor", "gap", "overlap_hour")
@@ -382,13 +384,16 @@ def backfill_job(
     start: dt.datetime,
     end: dt.datetime,
     max_concurrent: int | None = None,
+    rate_per_second: float | None = None,
     dry_run: bool = False,
     idempotency_key: str | None = None,
 ) -> Call[Backfill]:
-    """Open a run for every occurrence in `[start, end)`; a dry run only counts them."""
+    """Open a run for every past occurrence in `[start, end)`, oldest first; a dry run only counts them."""
     body: dict[str, Any] = {"from": format_time(start), "to": format_time(end), "dryRun": dry_run}
     if max_concurrent is not None:
         body["maxConcurrent"] = max_concurrent
+    if rate_per_second is not None:
+        body["ratePerSecond"] = rate_per_second
     path = _path("jobs", job_id, "backfill")
     return Call("POST", path, _one(Backfill), to_json(body), _headers(idempotency_key))
 

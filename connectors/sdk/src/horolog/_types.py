@@ -197,16 +197,28 @@ class Backfill:
 
 @dataclass(frozen=True)
 class BackfillProgress:
-    """How far a backfill is; of one that ended (`state` "ended") only the id is known."""
+    """How far a backfill of `[from_, to)` is.
+
+    `runs`: occurrences in its range when it began; `opened`: of these so far; `open`: of those not closed yet;
+    `remaining`: still to be opened. `ended_by`: "completed", "stopped" or "deleted". Of the answer to `stop_backfill`
+    only ids and state are known.
+    """
 
     backfill_id: str
     job_id: str = ""
     state: str = "running"
+    ended_by: str | None = None
+    runs: int | None = None
     opened: int | None = None
+    open: int | None = None
     remaining: int | None = None
     next_at: dt.datetime | None = field(default=None, metadata=_TIME)
+    from_: dt.datetime | None = field(default=None, metadata=_TIME)
     to: dt.datetime | None = field(default=None, metadata=_TIME)
     max_concurrent: int | None = None
+    rate_per_second: float | None = None
+    started_at: dt.datetime | None = field(default=None, metadata=_TIME)
+    ended_at: dt.datetime | None = field(default=None, metadata=_TIME)
 
 
 @dataclass(frozen=True)

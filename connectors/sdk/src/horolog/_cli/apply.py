@@ -80,6 +80,8 @@ def _define(session: Session, step: Step) -> str:
     if not step.defines:
         return KEEP
     body = dict(step.definition or {})
+    if isinstance(step.pause, dict):
+        body["paused"] = True  # with the definition, so that nothing runs in between; who and why comes after it
     if step.action == CREATE:
         session.try_send(_calls.put_job(step.job_id, body, create_only=True))
         return CREATE

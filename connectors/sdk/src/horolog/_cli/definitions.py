@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,6 @@ from horolog._cli.instants import read_instant, read_seconds
 from horolog._wire import parse_time
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping
 
 OWNER_LABEL = "horolog/owner"
@@ -66,6 +66,9 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--max-runs", type=int, metavar="N")
     group.add_argument("--label", action="append", metavar="KEY=VALUE", help="repeatable")
     group.add_argument(
+        "--paused", action=argparse.BooleanOptionalAction, help="paused from the first moment on (--no-paused: resumed)"
+    )
+    group.add_argument(
         "--set", action="append", metavar="FIELD=JSON", help="any other field, for instance retry.baseSeconds=2"
     )
 
@@ -77,6 +80,8 @@ def definition_of(args: argparse.Namespace) -> dict[str, Any]:
     for name, wire in _LENGTHS.items():
         if getattr(args, name) is not None:
             fields[wire] = read_seconds(getattr(args, name), f"--{name.replace('_', '-')}")
+    if args.paused is not None:
+        fields["paused"] = args.paused
     if args.max_runs is not None:
         fields["maxRuns"] = args.max_runs
     retry = {"maxAttempts": args.max_attempts, "backoff": args.backoff}

@@ -45,6 +45,7 @@ def add(verbs: Any) -> None:
     backfill.add_argument("--from", dest="start", metavar="TIME", required=True, help="first instant")
     backfill.add_argument("--to", dest="end", metavar="TIME", help="first instant that does not belong; default: now")
     backfill.add_argument("--max-concurrent", type=int, metavar="N", help="open at a time; default 1")
+    backfill.add_argument("--rate", type=float, metavar="N", help="opened a second at most; default: as runs end")
     backfill.add_argument("--key", help="idempotency key: a repeat with it begins no second backfill")
     add_yes(backfill)
 
@@ -118,6 +119,7 @@ def backfill_job(session: Session, args: argparse.Namespace) -> int:
             start=start,
             end=end,
             max_concurrent=args.max_concurrent,
+            rate_per_second=args.rate,
             dry_run=not args.yes,
             idempotency_key=args.key,
         )
@@ -145,15 +147,19 @@ def list_backfills(session: Session, args: argparse.Namespace) -> int:
         rows = [
             (
                 one["backfillId"],
-                one["state"],
+                one.get("endedBy") or one["state"],
                 one.get("opened"),
+                one.get("open"),
                 one.get("remaining"),
                 both(one.get("nextAt"), zone),
                 one.get("maxConcurrent"),
+                one.get("ratePerSecond"),
             )
             for one in backfills
         ]
-        session.screen.table(("BACKFILL", "STATE", "OPENED", "REMAINING", "NEXT SLOT", "AT A TIME"), rows)
+        session.screen.table(
+            ("BACKFILL", "STATE", "OPENED", "OPEN", "REMAINING", "NEXT SLOT", "AT A TIME", "RATE"), rows
+        )
         if not rows:
             session.screen.note(f"No backfill. Begin one with `horolog jobs backfill {args.job} --from TIME`.")
 

@@ -59,8 +59,8 @@ class Change:
 class Step:
     """What happens to one job. `version` is that of the present one (0: there is none).
 
-    `pause`: None leaves the pause state alone, False resumes, an object (`note`, `until`) pauses. It is done after the
-    definition; `defines` says whether the definition changes at all.
+    `pause`: None leaves the pause state alone, False resumes, an object (`note`, `until`) pauses. A pause goes with the
+    definition, its note and end after it; `defines` says whether the definition changes at all.
     """
 
     action: str

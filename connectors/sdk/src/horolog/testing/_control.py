@@ -33,12 +33,15 @@ class FakeBackfill:
     backfill_id: str
     job_id: str
     slots: list[str]
+    start: str
     to: str
     max_concurrent: int
     rate_per_second: float | None
     answer: dict[str, Any]
+    started_at: str
     opened: int = 0
-    ended: bool = False
+    ended_by: str | None = None
+    ended_at: str | None = None
     runs: list[str] = field(default_factory=list)
 
 
@@ -143,10 +146,12 @@ class Control:
                 backfill_id,
                 job_id,
                 slots,
-                end,
+                start=start,
+                to=end,
                 max_concurrent=int(body.get("maxConcurrent") or 1),
                 rate_per_second=body.get("ratePerSecond"),
                 answer=answer,
+                started_at=self._memory.wall(),
             )
             self.tick()
         return {"backfillId": backfill_id, **self.backfills[backfill_id].answer}, 201
@@ -155,8 +160,8 @@ class Control:
         """Return the backfills of a job, those that are going first."""
         self._memory.known_job(job_id)
         of_job = [backfill for backfill in self.backfills.values() if backfill.job_id == job_id]
-        ordered = sorted(of_job, key=lambda backfill: backfill.ended)
-        return {"jobId": job_id, "backfills": [_backfill_object(backfill) for backfill in ordered]}
+        ordered = sorted(of_job, key=lambda backfill: backfill.ended_by is not None)
+        return {"jobId": job_id, "backfills": [self._backfill_object(backfill) for backfill in ordered]}
 
     def stop_backfill(self, job_id: str, backfill_id: str) -> dict[str, Any]:
         """End a backfill; what it opened stays."""
@@ -165,21 +170,49 @@ class Control:
         if backfill is None or backfill.job_id != job_id:
             detail = f"backfillId: there is no backfill {backfill_id!r} of this job"
             raise ProblemError(404, "unknown_backfill", detail, field="backfillId")
-        backfill.ended = True
+        self._end(backfill, "stopped")
         return {"backfillId": backfill_id, "jobId": job_id, "state": "ended"}
+
+    def _end(self, backfill: FakeBackfill, why: str) -> None:
+        if backfill.ended_by is None:
+            backfill.ended_by, backfill.ended_at = why, self._memory.wall()
+
+    def _going(self, backfill: FakeBackfill) -> int:
+        return sum(self._memory.runs[run_id].state != "closed" for run_id in backfill.runs)
 
     def _open_slots(self, backfill: FakeBackfill) -> None:
         job = self._memory.jobs[backfill.job_id]
-        while not backfill.ended and job.paused is None and job.state != "deleted":
-            going = sum(self._memory.runs[run_id].state != "closed" for run_id in backfill.runs)
-            if not backfill.slots or going >= backfill.max_concurrent:
+        if job.state == "deleted":
+            self._end(backfill, "deleted")
+        while backfill.ended_by is None and backfill.slots and job.paused is None:
+            if self._going(backfill) >= backfill.max_concurrent:
                 break
             at = backfill.slots.pop(0)
             run_id = f"run_{job.job_id}_{backfill.backfill_id}.{backfill.opened}"
             self._memory.open_run(job, run_id, origin="backfill", scheduled_for=at).lane = "low"
             backfill.runs.append(run_id)
             backfill.opened += 1
-        backfill.ended = backfill.ended or not backfill.slots
+        if not backfill.slots:
+            self._end(backfill, "completed")
+
+    def _backfill_object(self, backfill: FakeBackfill) -> dict[str, Any]:
+        ended = backfill.ended_by is not None
+        return {
+            "backfillId": backfill.backfill_id,
+            "state": "ended" if ended else "running",
+            "endedBy": backfill.ended_by,
+            "runs": backfill.answer["runs"],
+            "opened": backfill.opened,
+            "open": self._going(backfill),
+            "remaining": len(backfill.slots),
+            "nextAt": None if ended else backfill.slots[0],
+            "from": backfill.start,
+            "to": backfill.to,
+            "maxConcurrent": backfill.max_concurrent,
+            "ratePerSecond": backfill.rate_per_second,
+            "startedAt": backfill.started_at,
+            "endedAt": backfill.ended_at,
+        }
 
     # --- dead runs ---
 
@@ -326,19 +359,6 @@ def _matches(job: FakeJob, wanted: Mapping[str, Any]) -> bool:
         and job.job_id in wanted.get("jobIds", [job.job_id])
         and ("text" not in wanted or has_text(job, wanted["text"]))
     )
-
-
-def _backfill_object(backfill: FakeBackfill) -> dict[str, Any]:
-    return {
-        "backfillId": backfill.backfill_id,
-        "state": "ended" if backfill.ended else "running",
-        "opened": backfill.opened,
-        "remaining": len(backfill.slots),
-        "nextAt": backfill.slots[0] if backfill.slots and not backfill.ended else None,
-        "to": backfill.to,
-        "maxConcurrent": backfill.max_concurrent,
-        "ratePerSecond": backfill.rate_per_second,
-    }
 
 
 def _instant(text: Any, name: str) -> str:

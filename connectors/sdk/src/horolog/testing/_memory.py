@@ -47,7 +47,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "jitterSeconds": 0,
     "calendars": [],
 }
-_KNOWN = {"jobId", "name", "task", "timeZone", *_TIME_FORMS, *_DEFAULTS}
+_KNOWN = {"paused", "jobId", "name", "task", "timeZone", *_TIME_FORMS, *_DEFAULTS}
 _CRON_ALIASES = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
 _EVERY = re.compile(r"(\d+)(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -184,6 +184,7 @@ class Memory:
                 raise ProblemError(422, "invalid_field", detail, field=name, allowed=list(allowed))
         _check_cron(body.get("schedule") or {})
         definition = {**_DEFAULTS, **body}
+        definition.pop("paused", None)
         definition.setdefault("task", definition["name"])
         definition["retry"] = {**_DEFAULTS["retry"], **definition["retry"]}
         self.check_queue(definition["queue"], status=422)
@@ -215,6 +216,7 @@ class Memory:
         if job_id in self.jobs and self.jobs[job_id].state != "deleted":
             raise ProblemError(409, "job_exists", f"jobId: {job_id} exists; edit it instead", field="jobId")
         answer = self._store(job_id, definition)
+        self._stand(job_id, body)
         if key:
             self._keys[key] = (request_hash, answer)
         return answer, False
@@ -228,13 +230,15 @@ class Memory:
         if job is None or job.state == "deleted":
             if version is not None:
                 raise self.version_mismatch(job)
-            return self._store(job_id, definition), True
+            created = self._store(job_id, definition)
+            self._stand(job_id, body)
+            return created, True
         same = {**job.definition, "jobId": None} == {**definition, "jobId": None}
-        if same:
-            return self._job_answer(job), False
-        if create_only or (version is not None and version != job.version):
+        if not same and (create_only or (version is not None and version != job.version)):
             raise self.version_mismatch(job)
-        return self._store(job_id, definition), False
+        answer = self._job_answer(job) if same else self._store(job_id, definition)
+        self._stand(job_id, body)
+        return answer, False
 
     def patch_job(self, job_id: str, body: Mapping[str, Any], *, version: int | None) -> dict[str, Any]:
         """Change some fields."""
@@ -243,13 +247,23 @@ class Memory:
         if any(name in body for name in _TIME_FORMS):
             base = {name: value for name, value in base.items() if name not in _TIME_FORMS}
         merged = {**base, **body}
+        merged.pop("paused", None)
         if isinstance(body.get("retry"), dict):
             merged["retry"] = {**base["retry"], **body["retry"]}
-        if merged == {name: value for name, value in job.definition.items() if name != "jobId"}:
-            return self._job_answer(job)
-        if version is not None and version != job.version:
+        same = merged == {name: value for name, value in job.definition.items() if name != "jobId"}
+        if not same and version is not None and version != job.version:
             raise self.version_mismatch(job)
-        return self._store(job_id, self.check_definition(merged))
+        answer = self._job_answer(job) if same else self._store(job_id, self.check_definition(merged))
+        self._stand(job_id, body)
+        return answer
+
+    def _stand(self, job_id: str, body: Mapping[str, Any]) -> None:
+        """Pause or resume with a definition, if its body says so."""
+        job, paused = self.jobs[job_id], body.get("paused")
+        if paused is False:
+            job.paused = None
+        elif paused and job.paused is None:
+            job.paused = {"since": self.wall(), "actor": "anonymous", "note": "", "until": None}
 
     def delete_job(self, job_id: str, *, version: int | None) -> dict[str, Any]:
         """Delete a job and cancel its runs."""

@@ -102,7 +102,7 @@ class Service:
 
 
 async def _fill(api: Any) -> None:
-    assert (await api("PUT", "/v1/calendars/closed", {"dates": ["2027-12-25"]})).status == 201
+    assert (await api("PUT", "/v1/calendars/holidays", {"dates": ["2027-12-25"]})).status == 201
     daily = {"schedule": {"cron": "0 9 * * *"}, "delaySeconds": None}
     await api.create(jobId="cron", **daily, labels={"team": "a"})
     await api.create(jobId="paused", **daily)

@@ -185,6 +185,8 @@ class Takeover:
                 self._progress(Progress(partition, start[partition], records[-1].offset + 1, ends[partition]))
         if not self._still_current():
             return None
+        for store in stores.values():
+            store.loaded()
         return {
             partition: Recovered(store, floors[partition], *markers[partition]) for partition, store in stores.items()
         }

@@ -368,6 +368,10 @@ class Store(Protocol):
         """
         ...
 
+    def loaded(self) -> None:
+        """Make what was loaded durable and fit for reading: the recovery is over. `apply` may follow, `load` not."""
+        ...
+
     def state(self, job_id: str) -> bytes | None:
         """Give the state's bytes."""
         ...

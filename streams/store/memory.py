@@ -111,6 +111,9 @@ class MemoryStore:
                 self._put_state(record.job_id, header or IndexHeader(), record.value)
         self._move(ledger_offset, now_ms, meta)
 
+    def loaded(self) -> None:
+        """See Store. Memory is as durable as it gets."""
+
     def state(self, job_id: str) -> bytes | None:
         """See Store."""
         self._check_open()

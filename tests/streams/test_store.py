@@ -30,7 +30,7 @@ from streams.store.interface import (
     Unchanged,
 )
 from streams.store.memory import MemoryStore
-from streams.store.rocks import RocksStore, open_store
+from streams.store.rocks import ACTING, LOADING, RocksStore, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -761,6 +761,59 @@ def test_what_was_loaded_is_durable_before_the_next_applied_batch_is(path: Path,
 
     assert (reason, back.ledger_offset, due_jobs(back)) == (None, 2, [(1, "a"), (2, "b")])
     back.close()
+
+
+def test_what_was_loaded_is_durable_once_the_recovery_is_over(path: Path, tmp_path: Path) -> None:
+    store, _ = reopen(path)
+    store.load([LedgerRecord("s", "a", b"1", IndexHeader(1).encode())], ledger_offset=1, now_ms=1_600)
+    store.loaded()
+    copied_while_open(path, tmp_path / "crashed")
+    store.close()
+
+    back, reason = reopen(tmp_path / "crashed")
+
+    assert (reason, back.ledger_offset, due_jobs(back)) == (None, 1, [(1, "a")])
+    back.close()
+
+
+def test_sorting_waits_while_an_empty_store_is_filled_and_no_longer(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[dict[str, str]] = []
+    monkeypatch.setattr(RocksStore, "_set_options", lambda _, options: told.append(options))
+    store, _ = reopen(path)
+    for offset in (1, 2):
+        record = LedgerRecord("s", f"j{offset}", b"1", IndexHeader(offset).encode())
+        store.load([record], ledger_offset=offset, now_ms=1_600)
+    assert told == [LOADING]
+    store.loaded()
+    assert told == [LOADING, ACTING]
+    apply(store, put("b", 3))
+    store.close()
+
+    back, _ = reopen(path)
+    back.load([LedgerRecord("s", "c", b"4", IndexHeader(4).encode())], ledger_offset=4, now_ms=1_600)
+    back.loaded()
+    back.close()
+    assert told == [LOADING, ACTING]
+
+
+def test_a_first_state_is_loaded_the_short_way_and_its_headers_are_judged_all_the_same(path: Path) -> None:
+    store, _ = reopen(path)
+    header = IndexHeader(5, tenant="acme", queue="mail", pending=1)
+    first = [LedgerRecord("s", f"j{number}", b"1", header.encode()) for number in range(3)]
+    later = LedgerRecord("s", "j1", b"2", IndexHeader(9, tenant="acme", queue="mail", pending=2).encode())
+    none = LedgerRecord("s", "none", b"3", IndexHeader(None, tenant="acme", queue="mail", pending=1).encode())
+    store.load([*first, later, none], ledger_offset=1, now_ms=1_600)
+
+    assert due_jobs(store) == [(5, "j0"), (5, "j2"), (9, "j1")]
+    assert store.counts.jobs == 4
+    assert store.tallies.pending("acme") == 5
+    below_none = header.encode()[:4] + b"\x80" + header.encode()[5:]
+    with pytest.raises(ValueError, match="not an index header"):
+        store.load([LedgerRecord("s", "bad", b"1", below_none)], ledger_offset=2, now_ms=1_600)
+    store.verify()
+    store.close()
 
 
 # ---- damage

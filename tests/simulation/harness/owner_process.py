@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from schemas.topics import Topic, topic_name
@@ -382,6 +383,24 @@ class OwnerProcess:
         return reopened
 
 
+class CallAtOnce:
+    """In the place of a thread that is waited for: the call itself, which already runs beside nothing else."""
+
+    def __init__(self, target: Callable[[], None], **_: object) -> None:
+        self._target = target
+
+    def start(self) -> None:
+        """Do all of it now."""
+        self._target()
+
+    def join(self, _timeout: float) -> None:
+        """It is done."""
+
+    def is_alive(self) -> bool:
+        """It is done."""
+        return False
+
+
 class VirtualClients:
     """Puts the simulation in the place of librdkafka's producers and the clock's waits, until the patch is undone."""
 
@@ -397,6 +416,7 @@ class VirtualClients:
         self._broker = broker
         self._weather = weather
         patch.setattr("streams.transaction.Producer", self._producer)
+        patch.setattr("streams.transaction.threading", SimpleNamespace(Thread=CallAtOnce))
         patch.setattr("streams.owner.Takeover", self._takeover)
         patch.setattr("streams.owner.IDLE_WAIT_MS_MAX", idle_wait_ms)
 

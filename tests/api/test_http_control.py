@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import api.routes.runs as api_runs
+from api.instants import instant_text
 from streams.core import decide_control
 from streams.core.commands import ReplayRun
 from streams.core.events import RunOpened
+from streams.core.state import Job
 
 # The api is a fixture of conftest.py, which tests cannot import by name.
 Api = Any
@@ -262,3 +266,21 @@ async def test_a_trigger_is_refused_with_the_run_in_the_way_unless_forced(api: A
     repeat = await api("POST", "/v1/jobs/j/trigger", {}, Idempotency_Key="one")
     assert (repeat.status, repeat.body["runId"]) == (201, first.body["runId"])
     assert (await api("POST", "/v1/jobs/j/trigger", {"force": True}, Idempotency_Key="three")).status == 201
+
+
+async def test_missed_runs_of_catch_up_all_leave_oldest_first_at_the_queues_rate(api: Api) -> None:
+    await api("PUT", "/v1/queues/q", {"maxLeaseRatePerSecond": 10})
+    await api.create(jobId="j", queue="q", schedule={"every": "1s"}, delaySeconds=None, catchUp="all", overlap="allow")
+    job = api.owner.jobs["j"]
+    missed_until_ms = job.state.next_at_ms
+    from_ms = missed_until_ms - 40_000
+    state = replace(job.state, next_at_ms=from_ms, decided_to_ms=from_ms - 1, missed_until_ms=missed_until_ms)
+    api.owner.jobs["j"] = Job(state, job.definition)
+    started_s = asyncio.get_running_loop().time()
+    runs: list[dict[str, Any]] = []
+    while len(runs) < 25:
+        runs += await api.lease("q", max=25 - len(runs))
+    took_s = asyncio.get_running_loop().time() - started_s
+    assert took_s >= (25 - 10 - 1) / 10  # ten at once are the bucket's burst
+    assert [run["scheduledFor"] for run in runs[:25]] == sorted(run["scheduledFor"] for run in runs[:25])
+    assert runs[0]["scheduledFor"] == instant_text(from_ms)

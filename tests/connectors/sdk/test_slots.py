@@ -398,7 +398,7 @@ async def test_the_queue_that_polled_in_vain_is_served_while_the_other_one_flood
     async def more(run: horolog.Run) -> None:
         if run.queue == "flooded" and gateway.runs[calm].state != "closed":
             gateway.add_run("task", queue="flooded")
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
 
     for _ in range(4):
         gateway.add_run("task", queue="flooded")

@@ -97,10 +97,20 @@ def test_no_function_is_longer_than_seventy_lines() -> None:
     assert wrong == []
 
 
-def test_tests_wait_on_signals_and_never_sleep() -> None:
-    wrong = [place(path, node) for path in sources("tests") for node in sleeps(ast.parse(path.read_text()))]
+TAKE_TIME = {"tests/chaos/harness/http_load.py", "tests/chaos/harness/proxy.py", "tests/chaos/sdk_worker.py"}
+"""They play workers whose work takes time, callers that pause before they repeat, and links that are slow; no test
+waits there for anything."""
 
-    assert wrong == []
+
+def test_tests_wait_on_signals_and_never_sleep() -> None:
+    found = {
+        place(path, node): str(path.relative_to(ROOT))
+        for path in sources("tests")
+        for node in sleeps(ast.parse(path.read_text()))
+    }
+
+    assert [where for where, path in found.items() if path not in TAKE_TIME] == []
+    assert set(found.values()) == TAKE_TIME
 
 
 def test_every_module_begins_by_saying_what_it_is() -> None:

@@ -87,19 +87,15 @@ WRITE_BUFFERS_MAX: Final = 3
 """One is filled while two are flushed; more only helps a disk that cannot keep up anyway."""
 WAL_BYTES_MAX: Final = 64 << 20
 """Bounds what an opening after a crash has to read back."""
-LOADING: Final = {
-    "level0_file_num_compaction_trigger": "64",
-    "level0_slowdown_writes_trigger": "128",
-    "level0_stop_writes_trigger": "192",
-}
+LOADING: Final = {"level0_file_num_compaction_trigger": "64"}
 """While a recovery fills an empty store, nobody reads in order: sorting what was written may wait until it acts, up to
 some half gigabyte. It was a third of the CPU time of loading a million jobs."""
-ACTING: Final = {
-    "level0_file_num_compaction_trigger": "4",
-    "level0_slowdown_writes_trigger": "20",
-    "level0_stop_writes_trigger": "36",
-}
-"""RocksDB's own defaults."""
+ACTING: Final = {"level0_file_num_compaction_trigger": "4"}
+"""RocksDB's own default."""
+UNSORTED_SLOW: Final = 128
+UNSORTED_STOP: Final = 192
+"""Files that wait for sorting, from which on writes are slowed and stopped: well above what a recovery leaves behind,
+since the owner's loop would be held by its first write until all of it is sorted (at RocksDB's defaults, 20 and 36)."""
 OPEN_FILES_MAX: Final = 256
 """Per partition: 16 partitions stay below the usual limit of 65,536, and one has about 20 files a GB."""
 FUTURE_MAX_MS: Final = 24 * 3_600_000
@@ -214,6 +210,8 @@ def _options() -> Options:
     options.set_max_total_wal_size(WAL_BYTES_MAX)
     options.set_max_open_files(OPEN_FILES_MAX)
     options.set_max_background_jobs(2)
+    options.set_level_zero_slowdown_writes_trigger(UNSORTED_SLOW)
+    options.set_level_zero_stop_writes_trigger(UNSORTED_STOP)
     options.set_keep_log_file_num(2)
     options.set_max_log_file_size(1 << 20)
     options.set_stats_dump_period_sec(0)

@@ -481,7 +481,7 @@ def test_a_command_beyond_the_committed_offset_needs_no_answer(script: Any) -> N
     assert report.violations == ()
 
 
-@pytest.mark.parametrize(("lived_on_ms", "excused"), [(0, True), (1_900, True), (2_100, False)])
+@pytest.mark.parametrize(("lived_on_ms", "excused"), [(-500, True), (0, True), (1_900, True), (2_100, False)])
 def test_only_the_last_answers_of_an_owner_that_ended_may_be_unsaid(
     script: Any, *, lived_on_ms: int, excused: bool
 ) -> None:

@@ -261,6 +261,7 @@ class _Ending:
         self.story = story
         self.next_at_ms: int | None = None
         self.paused = False
+        self.pause_until_ms = 0
         self.open: dict[str, RunStory] = {}
         for happening in story.happenings:
             self._take(happening.event)
@@ -272,7 +273,7 @@ class _Ending:
             case ev.JobEdited():
                 self.next_at_ms = event.next_at_ms
             case ev.JobPaused():
-                self.paused = True
+                self.paused, self.pause_until_ms = True, event.until_ms
             case ev.JobResumed():
                 self.next_at_ms, self.paused = event.next_at_ms, False
             case ev.OccurrencesSkipped():
@@ -349,7 +350,14 @@ def _held(run: RunStory) -> bool:
 
 
 def _due_cursor(case: Case, ending: _Ending, found: Findings) -> None:
-    if ending.next_at_ms is None or ending.paused:
+    last = ending.story.happenings[-1]
+    place = Place(job_id=ending.story.job_id, partition=last.partition, offset=last.offset)
+    if ending.paused:
+        late_ms = case.view.end_at_ms - ending.pause_until_ms - case.limits.ended_or_leased_within_ms
+        if ending.pause_until_ms and late_ms > 0:
+            found.broke(f"still paused, although the pause was to end at {ending.pause_until_ms}", place)
+        return
+    if ending.next_at_ms is None:
         return
     found.looked()
     late_ms = case.view.end_at_ms - ending.next_at_ms - case.limits.ended_or_leased_within_ms
@@ -358,10 +366,8 @@ def _due_cursor(case: Case, ending: _Ending, found: Findings) -> None:
     if len(ending.open) >= case.limits.open_runs_max:
         found.left_out("the bound of open runs was reached")
         return
-    last = ending.story.happenings[-1]
     found.broke(
-        f"occurrence at {ending.next_at_ms} undecided for {late_ms + case.limits.ended_or_leased_within_ms} ms",
-        Place(job_id=ending.story.job_id, partition=last.partition, offset=last.offset),
+        f"occurrence at {ending.next_at_ms} undecided for {late_ms + case.limits.ended_or_leased_within_ms} ms", place
     )
 
 

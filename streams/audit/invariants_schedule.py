@@ -40,8 +40,8 @@ class _Span(msgspec.Struct, kw_only=True):
     """When the next definition or the deletion came; None while it reigns."""
     since_ms: int = 0
     """When the definition came: what was due before was missed by nobody."""
-    first: bool = True
-    """Under the first definition of a life, a one-off in the past is due at once."""
+    created: bool = True
+    """Under the definition that creates a job, also one that was deleted, a one-off in the past is due at once."""
     opened: list[tuple[int, Happening]] = []
     skipped: list[tuple[ev.OccurrencesSkipped, Happening]] = []
     cursor_at_ms: int | None = None
@@ -100,7 +100,7 @@ def _spans(story: JobStory) -> list[_Span]:
                         from_ms=from_ms,
                         rulings=rulings,
                         since_ms=event.at_ms,
-                        first=span is None,
+                        created=isinstance(event, ev.JobDefined),
                         opened=[],
                         skipped=[],
                         cursor_at_ms=event.next_at_ms,
@@ -160,7 +160,7 @@ def _span_complete(case: Case, story: JobStory, span: _Span, done: set[int], fou
         return
     horizon_ms = _horizon(case, span)
     after_ms = span.from_ms
-    if span.first and isinstance(span.definition.schedule, OneOffSpec | LocalOneOffSpec):
+    if span.created and isinstance(span.definition.schedule, OneOffSpec | LocalOneOffSpec):
         after_ms = -1
     expected = _expected(case, span, after_ms, horizon_ms)
     if expected is None:

@@ -531,6 +531,16 @@ def test_a_paused_job_may_wait_for_ever(script: Any) -> None:
     assert report.of("I9") == ()
 
 
+def test_a_pause_that_outlives_its_end_is_found(script: Any) -> None:
+    script.log.change(JobPaused, until_ms=START_MS + 20 * MINUTE_MS)
+    script.log.drop(JobResumed)
+    script.log.remove(lambda row: row.topic != "commands" and row.at_ms > START_MS + 12 * MINUTE_MS + 30_005)
+    script.log.drop(OccurrencesSkipped, 1)
+    report = judge(script, end_at_ms=START_MS + 60 * MINUTE_MS)
+
+    assert any("still paused" in violation.message for violation in report.of("I9"))
+
+
 def test_a_tenant_that_was_late_under_a_flood_is_found(script: Any) -> None:
     report = judge(script, limits=Limits(fair_tenants=("blue",)))
 

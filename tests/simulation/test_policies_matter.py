@@ -23,6 +23,7 @@ from streams.core import (
 )
 from streams.core.apply import apply
 from streams.core.deadline import deadline_ms, lease_end_ms
+from streams.core.decide_cursor import follow_calendars
 from streams.core.events import (
     BackfillEnded,
     DeadRunReplayed,
@@ -72,6 +73,11 @@ def restless(seed: int) -> PolicyPlan:
 def away(seed: int) -> PolicyPlan:
     """Give one of recurring jobs whose owner is often away, and nobody else does anything."""
     return PolicyPlan(seed=seed, hours=10.0, jobs=8, change_every_ms=1e9, outage_every_ms=300_000.0)
+
+
+def pausing(seed: int) -> PolicyPlan:
+    """Give one of pauses that end by themselves, or do not end."""
+    return PolicyPlan(seed=seed, hours=6.0, jobs=8, change_every_ms=600_000.0, deeds=("pause",))
 
 
 def doomed(seed: int) -> PolicyPlan:
@@ -353,6 +359,15 @@ def backfills_stand_still(patch: Patch) -> None:
     patch.setattr(decide_wake, "open_backfills", lambda _draft: None)
 
 
+def backfills_without_rate(patch: Patch) -> None:
+    patch.setattr(decide_due, "backfill_due_ms", lambda _item: 0)
+
+
+def pauses_without_end(patch: Patch) -> None:
+    for module in (decide_wake, decide_lease, decide_control, decide_definition):
+        patch.setattr(module, "settle_pause", follow_calendars)
+
+
 def replays_without_end(patch: Patch) -> None:
     patch.setattr(decide_control, "REPLAYS_MAX", 10**6)
 
@@ -412,6 +427,8 @@ CASES: list[tuple[Callable[[Patch], None], Callable[[int], PolicyPlan], str, str
     (every_second_slot, busy, "I13", "first difference"),
     (all_slots_at_once, busy, "I13", "runs of its backfill are open already"),
     (backfills_stand_still, busy, "I13", "stands still"),
+    (backfills_without_rate, busy, "I13", "before its rate allows it"),
+    (pauses_without_end, pausing, "I9", "still paused"),
     (replays_without_end, doomed, "I13", "of at most 10"),
     (replays_not_counted, busy, "I13", "replay 1 of a run with"),
     (replayed_twice, busy, "I13", "which is no dead run that was taken for it"),
@@ -419,7 +436,7 @@ CASES: list[tuple[Callable[[Patch], None], Callable[[int], PolicyPlan], str, str
 ]
 
 
-@pytest.mark.parametrize("plan", [busy, stubborn, restless, away, doomed])
+@pytest.mark.parametrize("plan", [busy, stubborn, restless, away, pausing, doomed])
 def test_with_all_policies_in_place_nothing_is_found(plan: Callable[[int], PolicyPlan]) -> None:
     result = live(plan(SEEDS[0]))
 

@@ -587,10 +587,15 @@ def live(plan: PolicyPlan) -> PolicyResult:
     if not world.owner.up:
         world.owner.back()
     world.run(end_ms + HEAL_MS)
+    return judge(world)
+
+
+def judge(world: PolicyWorld) -> PolicyResult:
+    """Judge what a world has lived through."""
     limits = Limits(open_runs_max=OPEN_RUNS_MAX, missed_margin_ms=MARKER_EVERY_MS + 2_000)
     journals = Journals(calls=tuple(world.calls), executions=tuple(world.executions))
     view = world.owner.log.view(
         end_at_ms=world.t_ms, committed={0: world.owner.log.commands - len(world.owner.inbox)}, whole=True
     )
     report = check(view, journals, Faults(faults=tuple(world.faults)), limits)
-    return PolicyResult(plan=plan, report=report, log=world.owner.log)
+    return PolicyResult(plan=world.plan, report=report, log=world.owner.log)

@@ -91,9 +91,6 @@ ABORTED_DECISIONS_MIN: Final = 100
 """An abort may come from a batch that was too much for the broker's time, so the next is smaller; never so small
 that a partition crawls."""
 
-CONSUMED_RETRY_MS: Final = 100
-"""An expiry that waits for commands to be consumed looks again after this."""
-
 _ALL_DUE_MS: Final = 2**62
 """Later than any due time."""
 
@@ -624,8 +621,8 @@ class Shard:
                 self._heartbeats[command.run_id] = max(known, command.at_ms)
                 if not decision.reply.outcome:
                     self.progress.note(command.run_id, command.progress)
-        elif isinstance(command, Wake) and not decision.events:
-            batch.look_again[command.job_id] = decision.wake_at_ms or batch.now_ms + CONSUMED_RETRY_MS
+        elif isinstance(command, Wake) and not decision.events and decision.wake_at_ms:
+            batch.look_again[command.job_id] = decision.wake_at_ms
             if self._consumed_to_ms < batch.now_ms:
                 self.end_offset_wanted = True
 

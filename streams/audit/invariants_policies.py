@@ -71,6 +71,8 @@ class _Backfill(msgspec.Struct):
     opened: list[int] = []
     opened_last_at_ms: int = 0
     edited: bool = False
+    moved: bool = False
+    """A part of it was decided under other zone data than the oracle has."""
 
 
 class _Life:
@@ -98,6 +100,7 @@ class _Life:
         """Follow one event; `decision` is all of its history entry."""
         self.found.looked()
         self._since = happening
+        self._note_zone_data(happening)
         match happening.event:
             case ev.JobDefined() | ev.JobEdited() as event:
                 self._defined(event, happening)
@@ -134,6 +137,7 @@ class _Life:
                 self.skips[event.slot_at_ms] = happening
             case ev.BackfillStarted() as event:
                 self._backfill_started(event, happening)
+                self._note_zone_data(happening)
             case ev.BackfillMoved(cursor_at_ms=None) as moved:
                 self._backfill_ended(moved.backfill_id, "completed")
             case ev.BackfillEnded() as event:
@@ -451,6 +455,10 @@ class _Life:
         if self.definition is not None:
             self.backfills[event.backfill_id] = _Backfill(event, from_ms, self.definition, opened=[])
 
+    def _note_zone_data(self, happening: Happening) -> None:
+        for backfill in self.backfills.values() if happening.other_zone_data else ():
+            backfill.moved = True
+
     def _opened_by_backfill(self, event: ev.RunOpened) -> None:
         backfill = next(
             (item for name, item in self.backfills.items() if event.run_id.startswith(self._prefix(name))), None
@@ -481,6 +489,8 @@ class _Life:
             self._broke(f"backfill {backfill_id} ended, but it was not going")
         elif backfill.edited:
             self.found.left_out("the schedule was edited during a backfill")
+        elif backfill.moved:
+            self.found.left_out("zone data changed")
         else:
             self._backfill_complete(backfill, whole=reason == "completed")
 
@@ -531,7 +541,7 @@ class _Life:
             since_ms = max(since_ms, backfill.opened_last_at_ms + backfill.started.interval_ms)
             if going < backfill.started.concurrent_runs_max and since_ms < late_ms:
                 self._broke(f"backfill {name} stands still with {going} open runs")
-            if not backfill.edited:
+            if not backfill.edited and not backfill.moved:
                 self._backfill_complete(backfill, whole=False)
 
 

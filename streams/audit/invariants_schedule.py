@@ -46,7 +46,7 @@ class _Span(msgspec.Struct, kw_only=True):
     skipped: list[tuple[ev.OccurrencesSkipped, Happening]] = []
     cursor_at_ms: int | None = None
     moved: bool = False
-    """The zone data changed under it."""
+    """The zone data changed under it, or is not the oracle's."""
     rulings: Rulings
     """Which calendars each part of it was decided under."""
 
@@ -104,6 +104,7 @@ def _spans(story: JobStory) -> list[_Span]:
                         opened=[],
                         skipped=[],
                         cursor_at_ms=event.next_at_ms,
+                        moved=happening.other_zone_data,
                     )
                 )
             case _ if span is not None:

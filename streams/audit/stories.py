@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+import tzdata  # type: ignore[import-untyped]  # no stubs; one constant is read
 
 from streams.core import events as ev
 
@@ -33,6 +34,8 @@ class Happening(msgspec.Struct, frozen=True):
     cause: Cause
     config_offset: int = 0
     """What the decision knew of topic `config`."""
+    other_zone_data: bool = False
+    """Decided under other zone data than the oracle has, in a log that holds both."""
 
 
 class RunStory:
@@ -85,6 +88,7 @@ def tell(view: LogView) -> list[JobStory]:
     """Arrange all history. Stories are in the order of their first event."""
     stories: list[JobStory] = []
     current: dict[str, JobStory] = {}
+    versions = {item.entry.zone_data for item in view.history}
     for item in view.history:
         entry, record = item.entry, item.record
         for event in entry.events:
@@ -104,6 +108,7 @@ def tell(view: LogView) -> list[JobStory]:
                     entry.generation,
                     entry.cause,
                     entry.config_offset,
+                    len(versions) > 1 and entry.zone_data != tzdata.IANA_VERSION,
                 )
             )
             if isinstance(event, ev.JobForgotten):

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from streams.core.commands import Pause
 from streams.core.events import CursorMoved
 from streams.core.time import INSTALLED_ZONE_DATA, CronSpec, IntervalSpec, ZoneData
 from streams.zone_sweep import META_KEY, PAGE
@@ -62,3 +63,20 @@ def test_a_store_that_was_swept_under_this_version_is_not_swept_again(make_rig: 
     again = make_rig(store=rig.store)
 
     assert not again.shard.has_work()
+
+
+def test_a_paused_job_whose_slot_has_passed_is_looked_at_once_after_an_upgrade(make_rig: Any, make_job: Any) -> None:
+    """Found by seed 7 of the long simulation: such jobs were looked at ten times a second until their pause ended."""
+    old = make_rig(zone_data=OLD)
+    old.define(cron(make_job, "paused"))
+    old.send(Pause(job_id="paused", actor="ann", until_ms=old.now_ms + 48 * HOUR_MS))
+    old.run()
+
+    new = make_rig(store=old.store, begin=False)
+    new.now_ms += 12 * HOUR_MS
+    new.commit(new.shard.first_batch())
+    new.run()
+    new.advance(10)
+    new.run()
+
+    assert new.shard.next_collect_ms() > new.now_ms + 5_000

@@ -1,17 +1,14 @@
 """The owner: one group-commit loop per process over the shards of the partitions that it has (DESIGN section 6).
 
 A turn of the loop: every active shard decides what has arrived and fallen due; one transaction carries all of it;
-after the
-commit, and only then, each shard applies its part, and replies, being part of the transaction, become readable. One
-transaction is in flight at a time. Commits follow at once when there is little to do; batches grow when there is much.
+after the commit, and only then, the replies leave and each shard applies its part. One transaction is in flight at a
+time. Commits follow at once when there is little to do; batches grow when there is much.
 
-The owner acts only between a finished take-over and the next revocation. Every outcome of a transaction that is not
-a clean
-commit or a clean abort ends in forgetting the state and loading it from the ledger again.
+The owner acts only between a finished take-over and the next revocation. Every outcome of a transaction that is not a
+clean commit or a clean abort ends in forgetting the state and loading it from the ledger again.
 
-Everything it touches comes in as a role (committer, ledger log, membership, clock), so that the simulator drives
-this loop's
-parts with virtual ones. Logs and metrics are made by the `OwnerEvents` that is passed in.
+Everything it touches comes in as a role (committer, ledger log, membership, clock), so that the simulator drives this
+loop's parts with virtual ones. Logs and metrics are made by the `OwnerEvents` that is passed in.
 """
 
 from __future__ import annotations
@@ -53,7 +50,7 @@ if TYPE_CHECKING:
     from streams.transaction import Committer, OutRecord, Steps
 
 BUSY_MS_PER_DECISION: Final = 0.05
-"""Pause after a commit per decision that it carried: a few decisions cost nothing, 800 fill the busy interval (facts
+"""Between the beginnings of two commits, for each decision that the first carried: 800 fill the busy interval (facts
 A5: the number of transactions is what is dear, not their records)."""
 
 INPUTS_WAIT_MS: Final = 20
@@ -65,6 +62,10 @@ COMMIT_MS: Final = 10
 
 DECISIONS_SHARE_MIN: Final = 20
 """Of one partition in one turn, however many partitions are busy: each gets on."""
+
+IN_FLIGHT_MAX_MS: Final = 180_000
+"""Above the time-outs of all steps of a transaction together, with its commit tried again for two minutes: a client
+that does not come back from one of them by then never does."""
 
 IDLE_WAIT_MS_MAX: Final = 500
 """The loop looks around this often even if nothing wakes it."""
@@ -305,9 +306,8 @@ class Owner:
 
     def stalled_ms(self) -> float:
         """Return how long the loop has not turned, for the watchdog; a transaction in flight has bounds of its own."""
-        if self._in_flight is not None:
-            return 0.0
-        return self._runtime.monotonic_ms() - self._turned_at_ms
+        since_ms = self._runtime.monotonic_ms() - self._turned_at_ms
+        return 0.0 if self._in_flight is not None and since_ms < IN_FLIGHT_MAX_MS else since_ms
 
     async def _turn(self) -> None:
         now_ms = self._runtime.monotonic_ms()
@@ -359,13 +359,15 @@ class Owner:
         return [
             shard
             for shard in acting
-            if not shard.active or shard.urgent(now_ms) or (shard.inbox and self._waited_ms(shard, now_ms) >= wait_ms)
+            if not shard.active
+            or shard.urgent(now_ms)
+            or (shard.has_inputs and self._waited_ms(shard, now_ms) >= wait_ms)
         ]
 
     def _inputs_wait_ms(self, now_ms: float) -> float:
         """Return how long inputs wait at present: not at all, unless something falls due now or during their commit."""
         shards = self.shards.values()
-        if not any(shard.inbox for shard in shards):
+        if not any(shard.has_inputs for shard in shards):
             return 0.0
         return INPUTS_WAIT_MS if any(self._due_in_ms(shard, now_ms) < COMMIT_MS for shard in shards) else 0.0
 
@@ -406,11 +408,12 @@ class Owner:
             end = await loop.run_in_executor(self._commit_thread, self._runtime.committer.commit, transaction)
             took_ms = self._runtime.monotonic_ms() - started_ms
             if end.outcome is Outcome.COMMITTED:
-                self._apply(batches, end)
+                # Answers are true from here on. Nobody can ask for what they tell before it is applied, on this thread.
                 self._runtime.steps.before("reply")
                 self._runtime.send_replies(replies)
+                self._apply(batches, end)
                 self._runtime.events.committed(batches, took_ms)
-                self._pace(batches)
+                self._pace(batches, started_ms)
             else:
                 await self._failed(batches, end, epoch)
         finally:
@@ -501,7 +504,7 @@ class Owner:
             clock = self._clocks.of(partition)
             if not shard.active:
                 wait_ms = 0.0
-            if shard.inbox:
+            if shard.has_inputs:
                 wait_ms = min(wait_ms, inputs_wait_ms - self._waited_ms(shard, now_ms))
             wait_ms = min(wait_ms, self._due_in_ms(shard, now_ms))
             offers_at_ms = shard.next_offers_ms(self.demand)
@@ -510,10 +513,11 @@ class Owner:
         offers_wait_ms = max(offers_wait_ms, self._next_offers_ms - now_ms)
         return max(min(wait_ms, offers_wait_ms), self._next_commit_ms - now_ms, 0.0)
 
-    def _pace(self, batches: Sequence[Batch]) -> None:
+    def _pace(self, batches: Sequence[Batch], started_ms: float) -> None:
+        """Let the next commit begin some time after this one began: the more, the more it carried."""
         decisions = sum(batch.decisions for batch in batches)
         pause_ms = min(self._settings.scheduler.commit_interval_busy_ms, decisions * BUSY_MS_PER_DECISION)
-        self._next_commit_ms = self._runtime.monotonic_ms() + pause_ms
+        self._next_commit_ms = started_ms + pause_ms
 
     def _offer(self, now_ms: float) -> None:
         self.demand.forget_silent(now_ms)

@@ -314,8 +314,12 @@ class Shard:
         """Whether there is something to decide, be it urgent or not."""
         if not self._config_wait.acting:
             return False
-        inputs = bool(self.inbox) and not self._config_wait.holds_inputs
-        return inputs or bool(self._timers and self._timers.backlog) or self._is_sweeping
+        return self.has_inputs or bool(self._timers and self._timers.backlog) or self._is_sweeping
+
+    @property
+    def has_inputs(self) -> bool:
+        """Whether an input can be decided now."""
+        return bool(self.inbox) and self._config_wait.acting and not self._config_wait.holds_inputs
 
     def urgent(self, monotonic_ms: float) -> bool:
         """Whether collect should be called now: a timer has gone off, or it is time to show that the owner lives."""

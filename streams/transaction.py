@@ -155,7 +155,7 @@ class Steps(Protocol):
     """Told before each step of the commit order. Inert in production; fault tests freeze or kill here."""
 
     def before(self, step: str) -> None:
-        """`step` is one of begin, produce, flush, offsets, commit, apply, reply."""
+        """`step` is one of begin, produce, flush, offsets, commit, reply, apply."""
         ...
 
 

@@ -17,7 +17,7 @@ from streams.batch import Batch
 from streams.core.commands import Define
 from streams.core.envelopes import Demand, OwnerView, QueueDemand, TenantPending
 from streams.core.wire import decode_owner_view
-from streams.owner import COMMIT_MS, INPUTS_WAIT_MS
+from streams.owner import COMMIT_MS, IN_FLIGHT_MAX_MS, INPUTS_WAIT_MS
 from streams.takeover import Progress, Takeover
 from streams.transaction import Outcome
 
@@ -577,6 +577,8 @@ async def test_a_transaction_in_flight_is_no_stall_it_has_its_own_bounds(owned: 
     await asyncio.wait_for(gate.entered.wait(), WAIT_S)
     owned.owner._turned_at_ms -= 60_000
     assert owned.owner.stalled_ms() == 0.0
+    owned.owner._turned_at_ms -= IN_FLIGHT_MAX_MS  # the client does not come back, whatever its time-outs say
+    assert owned.owner.stalled_ms() > IN_FLIGHT_MAX_MS
     gate.opened.set()
 
 
@@ -589,7 +591,7 @@ async def test_commits_follow_at_once_when_idle_and_batches_grow_when_busy(
 ) -> None:
     owner = owned.owner
     owner._runtime = msgspec.structs.replace(owner._runtime, monotonic_ms=lambda: 1_000.0)
-    owner._pace([Batch(partition=0, now_ms=0, decisions=decisions)])
+    owner._pace([Batch(partition=0, now_ms=0, decisions=decisions)], 1_000.0)
     assert owner._next_commit_ms == pytest.approx(1_000.0 + pause_ms)
 
 
@@ -703,3 +705,22 @@ async def test_a_queue_at_its_bound_is_not_offered(owned: Any, make_job: Any) ->
     owned.owner.heard_limit("queue|a|q", None)
     owned.owner._offer(owned.owner._runtime.monotonic_ms())
     assert len(owned.offers) == 1
+
+
+async def test_the_loop_sleeps_while_its_inputs_are_held_for_a_calendar(
+    owned: Any, make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await owned.assign(0)
+    await owned.active(0)
+    owned.task.cancel()
+    await asyncio.gather(owned.task, return_exceptions=True)
+    shard = owned.owner.shards[0]
+    shard._zone_sweep.done = True
+    owned.deliver(0, 0, define(make_job, on(0)))
+    owned.owner._next_commit_ms = 0.0
+    assert owned.owner._wait_ms() == 0.0
+
+    monkeypatch.setattr(type(shard), "has_inputs", property(lambda _: False))
+
+    assert owned.owner._wait_ms() > 0.0
+    assert owned.owner._taking_part(owned.owner._runtime.monotonic_ms()) == []

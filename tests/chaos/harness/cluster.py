@@ -38,11 +38,11 @@ READY_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 30.0
 ASK_TIMEOUT_S: Final = 1.0
 
-Step = Literal["begin", "produce", "flush", "offsets", "commit", "apply", "reply"]
+Step = Literal["begin", "produce", "flush", "offsets", "commit", "reply", "apply"]
 Inputs = Literal["any", "some", "none"]
 """Which transactions an order is for: those that consume input records, those that do not, or all."""
 
-STEPS: Final[tuple[Step, ...]] = ("begin", "produce", "flush", "offsets", "commit", "apply", "reply")
+STEPS: Final[tuple[Step, ...]] = ("begin", "produce", "flush", "offsets", "commit", "reply", "apply")
 
 FAST: Final = {
     "scheduler.session_timeout_ms": "2000",

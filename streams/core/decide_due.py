@@ -6,7 +6,6 @@ count, never by walking (C05). What the open-run bound holds back stays implied 
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from streams.core.decide_cursor import follow_calendars, note_cursor
@@ -151,15 +150,14 @@ def skip_until(draft: Draft, reason: SkipReason, until_ms: int, *, blocked_by: s
         return
     following = next_after(draft.definition, draft.context, first_ms)
     last_ms, count = first_ms, 1
-    dropped: Counter[str] = Counter()
+    dropped_gap = dropped_calendar = 0
     if following is not None and following.at_ms <= until_ms:
         schedule = schedule_of(draft.definition, draft.context)
         last = schedule.latest_in(first_ms, until_ms)
         last_ms = following.at_ms if last is None else last.at_ms
         count = 1 + schedule.count_between(first_ms, last_ms)
         following = schedule.next_after(last_ms)
-        for slot in schedule.dropped_between(first_ms, last_ms):
-            dropped[slot.reason] += slot.count
+        dropped_gap, dropped_calendar = schedule.count_dropped(first_ms, last_ms)
     draft.emit(
         OccurrencesSkipped(
             reason=reason,
@@ -169,8 +167,8 @@ def skip_until(draft: Draft, reason: SkipReason, until_ms: int, *, blocked_by: s
             at_ms=draft.now_ms,
             next_at_ms=None if following is None else following.at_ms,
             blocked_by=blocked_by,
-            dropped_gap=dropped["gap"],
-            dropped_calendar=dropped["calendar"],
+            dropped_gap=dropped_gap,
+            dropped_calendar=dropped_calendar,
         )
     )
     note_cursor(draft, following)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,16 @@ from streams.core.decide import decide
 from streams.core.events import CursorMoved, JobFinished, OccurrencesSkipped, RunOpened
 from streams.core.manual import ManualOwner
 from streams.core.time import INSTALLED_ZONE_DATA as ZONE_DATA
-from streams.core.time import CalendarSpec, CronSpec, OneOffSpec, Window, check_calendar, compile_schedule
+from streams.core.time import (
+    CalendarSpec,
+    CronSpec,
+    InvalidSchedule,
+    OneOffSpec,
+    Schedule,
+    Window,
+    check_calendar,
+    compile_schedule,
+)
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -299,3 +309,67 @@ def test_a_calendar_of_all_days_is_answered_at_once() -> None:
     assert schedule.next_after(T) is None
     assert sum(slot.count for slot in schedule.dropped_between(T, T + 400 * DAY)) == 400
     assert schedule.count_between(T, T + 400 * DAY) == 0
+
+
+@pytest.mark.parametrize(
+    ("until", "zone", "last"),
+    [
+        ("20270303T120000Z", "UTC", 3),
+        ("20270303T000000Z", "UTC", 3),
+        ("20270303T000000Z", "America/New_York", 2),
+        ("20270302T230000Z", "Europe/Berlin", 3),
+        ("20270303T235959", "America/New_York", 3),
+        ("20270303", "Asia/Tokyo", 3),
+    ],
+)
+def test_until_ends_a_rule_of_a_calendar_in_whatever_form(until: str, zone: str, last: int) -> None:
+    """An UNTIL in UTC was not heard, and the rule excluded every day for ever."""
+    calendar = CalendarSpec("c", zone, rules=(f"DTSTART:2027-03-01;FREQ=DAILY;UNTIL={until}",))
+    check_calendar(calendar, ZONE_DATA)
+    bare = compile_schedule(CronSpec("0 12 * * *", zone), job_id="j")
+    runs = compile_schedule(CronSpec("0 12 * * *", zone), job_id="j", calendars=(calendar,))
+
+    left = [found.at_ms for found in bare.iter_between(T, T + 9 * DAY) if found.at_ms > T + last * DAY]
+    assert [found.at_ms for found in runs.iter_between(T, T + 9 * DAY)] == left
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "FREQ=DAILY;COUNT=3",
+        "RRULE:COUNT=3;FREQ=DAILY",
+        "DTSTART:2027-03-01;RRULE:COUNT=3;FREQ=DAILY",
+        " rrule:count=3;freq=daily",
+        "RRULE:FREQ=HOURLY",
+        "DTSTART:2027-03-01;FREQ=MINUTELY",
+        "H H * * *",
+        "* H(0-5) * * *",
+    ],
+)
+def test_what_means_nothing_in_a_calendar_is_refused_in_every_spelling(rule: str) -> None:
+    with pytest.raises(InvalidSchedule) as refused:
+        check_calendar(CalendarSpec("c", rules=(rule,)), ZONE_DATA)
+
+    assert (refused.value.field, refused.value.text) == ("calendar rule", rule)
+
+
+def test_an_outage_over_many_excluded_spans_is_counted_and_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A week of a one-second job with 384 excluded minutes a day was 170,000 records, and seconds of the loop."""
+    spans = {
+        f"c{at}": CalendarSpec(f"c{at}", rules=tuple(f"{2 * at},{2 * at + 30} {hour} * * *" for hour in range(24)))
+        for at in range(8)
+    }
+    spec = CronSpec("* * * * * *")
+    owner = ManualOwner(now_ms=T)
+    owner.calendars = spans
+    owner.define(schedule=spec, calendars=tuple(spans), overlap="skip")
+    owner.run_until(T + 61_000)
+    monkeypatch.setattr(Schedule, "dropped_between", None)
+    owner.now_ms = T + 7 * DAY
+    owner.wake()
+
+    (skipped,) = [event for event in of(owner, OccurrencesSkipped) if event.reason == "overlap" and event.count > 1]
+    assert skipped.dropped_gap == 0
+    seconds = (skipped.last_at_ms - skipped.first_at_ms) // 1_000 + 1
+    assert skipped.count + skipped.dropped_calendar == seconds
+    assert skipped.dropped_calendar > 7 * 8 * 48 * 59

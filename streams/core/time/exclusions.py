@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from streams.core.time.civil import DAY_S, END_DAY, FIRST_DAY, date_of, parse_day
-from streams.core.time.cron_fields import parse_cron
+from streams.core.time.cron_fields import parse_cron, uses_hash
 from streams.core.time.cron_pattern import CronPattern, TimeOfDay
 from streams.core.time.rejection import InvalidSchedule
 from streams.core.time.rrule_pattern import RRulePattern
@@ -60,7 +60,7 @@ class CompiledCalendar:
         self._crons: list[tuple[CronPattern, tuple[Span, ...]]] = []
         for rule in spec.rules:
             if "FREQ=" in rule.upper():
-                self._rrules.append(_calendar_rrule(rule))
+                self._rrules.append(_calendar_rrule(rule, self.zone))
             else:
                 self._crons.append(_calendar_cron(rule))
 
@@ -185,12 +185,16 @@ def check_calendar(spec: CalendarSpec, zone_data: ZoneData) -> None:
         reason, fix = f"{len(days)} rules with FREQ", f"use up to {CALENDAR_RRULES_MAX}, and dates for the rest"
         raise InvalidSchedule("calendar rule", days[CALENDAR_RRULES_MAX], reason, fix)
     for rule in days:
-        parts = rule.upper().replace(" ", "").split(";")
+        parts = _start_and_rule(rule)[1].upper().replace(" ", "").removeprefix("RRULE:").split(";")
         if any(part.startswith("COUNT=") for part in parts):
             raise InvalidSchedule("calendar rule", rule, "COUNT is not possible in a calendar", "use UNTIL")
         if any(part.endswith(("FREQ=HOURLY", "FREQ=MINUTELY")) for part in parts):
             reason = "a rule excludes whole days, so a frequency below DAILY says nothing"
             raise InvalidSchedule("calendar rule", rule, reason, "use FREQ=DAILY, or five cron fields for hours")
+    for rule in spec.rules:
+        if "FREQ=" not in rule.upper() and uses_hash(rule):
+            reason = "H is hashed from a job's id, and a calendar has none"
+            raise InvalidSchedule("calendar rule", rule, reason, "write the minutes and hours themselves")
     calendar = compiled_calendar(spec, zone_data)
     if calendar.spans_a_day > CALENDAR_SPANS_A_DAY_MAX:
         reason = f"its rules exclude {calendar.spans_a_day} separate spans on a day"
@@ -218,13 +222,22 @@ def _calendar_day(text: str) -> int:
         raise InvalidSchedule("calendar date", text, "not a date", "write YYYY-MM-DD") from None
 
 
-def _calendar_rrule(rule: str) -> RRulePattern:
+def _start_and_rule(rule: str) -> tuple[str, str]:
     """``[DTSTART:YYYY-MM-DD;]FREQ=...``; without a start the rule counts from 1970-01-01."""
     text = rule.strip()
     start = "1970-01-01"
     if text.upper().startswith("DTSTART:"):
         start, _, text = text[8:].partition(";")
-    return RRulePattern(text, f"{start.strip()}T00:00")
+    return start.strip(), text
+
+
+def _calendar_rrule(rule: str, zone: ZoneRules) -> RRulePattern:
+    start, text = _start_and_rule(rule)
+    pattern = RRulePattern(text, f"{start}T00:00")
+    if pattern.until_instant_s is not None:
+        # Days are local here, so an UNTIL in UTC ends the rule at the local time that it stands for.
+        pattern.end_at(pattern.until_instant_s + zone.offset_at(pattern.until_instant_s))
+    return pattern
 
 
 def _calendar_cron(rule: str) -> tuple[CronPattern, tuple[Span, ...]]:

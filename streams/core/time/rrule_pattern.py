@@ -11,7 +11,8 @@ import re
 from bisect import bisect_left, bisect_right
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import Any, Literal
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
 
 from dateutil import rrule
 
@@ -24,6 +25,9 @@ from streams.core.time.civil import (
 )
 from streams.core.time.rejection import InvalidSchedule
 from streams.core.time.rrule_days import DayRule, days_of_year
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: The longest rule in RFC 5545's own examples is under 100 characters.
 RRULE_CHARS_MAX = 512
@@ -277,17 +281,24 @@ class RRulePattern:
 
     def _list(self, count: int) -> list[int]:
         """Return the first ``count`` matches."""
-        found: list[int] = []
-        at: int | None = self.start_s - 1
-        while len(found) < count:
-            at = self._next(at if at is not None else self.start_s)
-            if at is None:
-                break
-            found.append(at)
-        return found
+        return list(islice(self._from_start(), count))
+
+    def _from_start(self) -> Iterator[int]:
+        """Every match, each day's times computed once: a question for each match took a second for 10,000."""
+        for year in range(self._start.year, _END_YEAR):
+            for day in self._days(year):
+                for second in self._times_of(day):
+                    if day * DAY_S + second >= self.start_s:
+                        yield day * DAY_S + second
+
+    def end_at(self, last_local_s: int) -> None:
+        """Let nothing match after a local second."""
+        self._last_local = min(self._last_local, last_local_s)
 
     def next_local(self, local_s: int) -> int | None:
         """Return the first match after ``local_s``."""
+        if local_s >= END_INSTANT_S + DAY_S:
+            return None  # the last day of the year 9999 has no local time in the east
         if self._listed is not None:
             at = bisect_right(self._listed, local_s)
             return self._listed[at] if at < len(self._listed) else None

@@ -174,6 +174,17 @@ class Schedule:
                 dropped += self._excluded_records(max(start, first + 1), min(end, last + 1))
         return dropped
 
+    def count_dropped(self, after_ms: int, until_ms: int) -> tuple[int, int]:
+        """Count what ``dropped_between`` lists, by gaps and by calendars: ranges, not slots, so any outage is short."""
+        first = max(after_ms, self._start - 1)
+        last = min(until_ms, self._end)
+        in_gaps = sum(record.count for record in self._source.dropped_slots(first, last))
+        if self._exclusions is None or last <= first:
+            return in_gaps, 0
+        spans = self._exclusions.merged_spans(first, last)
+        counts = (self._source.count_slots(max(start - 1, first), min(end - 1, last)) for start, end in spans)
+        return in_gaps, sum(counts)
+
     def slot_local_ms(self, slot_ms: int) -> int:
         """Local time, in ms, that a slot stands for: before its shift, where it was shifted out of a gap."""
         return slot_ms + self.zone.offset_at(slot_ms // 1000) * 1000 - self._source.shift_ms(slot_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from typing import Any
 
@@ -113,6 +114,10 @@ def test_walking_reports_each_dropped_slot_once(ms: Any, zone: str, gap: Any, ji
     walked = reported(schedule, start, end)
 
     assert walked == list(schedule.dropped_between(start, end))
+    counts = Counter[str]()
+    for record in walked:
+        counts[record.reason] += record.count
+    assert schedule.count_dropped(start, end) == (counts["gap"], counts["calendar"])
     assert len({record.local for record in walked}) == len(walked)
     assert bool(walked) == (gap == "skip" or zone == "Pacific/Apia")
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from calendar import monthrange
+from collections import Counter
 from datetime import date, datetime, timedelta
 from itertools import pairwise, takewhile
 from typing import Any
 
+import msgspec
 import pytest
 from dateutil import rrule as dateutil_rrule
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from streams.core.time import (
     CalendarIntervalSpec,
+    CronSpec,
     IntervalSpec,
     LocalOneOffSpec,
     RRuleSpec,
@@ -272,3 +275,45 @@ DESCRIBED: list[tuple[ScheduleSpec, str]] = [
 @pytest.mark.parametrize(("spec", "words"), DESCRIBED)
 def test_schedules_in_words(spec: ScheduleSpec, words: str) -> None:
     assert words in compile_schedule(spec, job_id="j").describe()
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Niue"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        RRuleSpec("FREQ=DAILY", "2026-01-01T09:00"),
+        RRuleSpec("FREQ=MINUTELY;INTERVAL=7", "2026-01-01T09:00"),
+        RRuleSpec("FREQ=YEARLY;COUNT=9", "2026-01-01T09:00"),
+        CronSpec("0 9 * * *"),
+        CalendarIntervalSpec("month", 1, "09:00", "2026-01-31"),
+    ],
+)
+def test_questions_about_the_ends_of_time_have_answers(spec: Any, zone: str) -> None:
+    """The last day of the year 9999 was an OverflowError in zones east of Greenwich."""
+    schedule = compile_schedule(msgspec.structs.replace(spec, time_zone=zone), job_id="j")
+    first_ms, last_ms = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
+
+    assert schedule.next_after(last_ms) is None
+    assert schedule.previous_before(first_ms) is None
+    assert schedule.next_after(first_ms) is not None
+    assert schedule.previous_before(last_ms) is not None
+    assert schedule.count_between(first_ms, last_ms) > 0
+
+
+@pytest.mark.timeout(60)
+def test_a_rule_with_count_computes_each_day_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asked for the times of a day once for each match: 10,000 matches took a second of the owner's loop."""
+    asked = Counter[int]()
+    plain = RRulePattern._stepped_times
+
+    def count(self: RRulePattern, day: int) -> tuple[int, ...]:
+        asked[day] += 1
+        return plain(self, day)
+
+    monkeypatch.setattr(RRulePattern, "_stepped_times", count)
+    pattern = RRulePattern("FREQ=MINUTELY;INTERVAL=7;COUNT=10000", "2026-01-01T09:03")
+
+    assert max(asked.values()) == 1
+    last = pattern.previous_local(2**33)
+    assert last == pattern.start_s + 9_999 * 7 * 60
+    assert pattern.next_local(last) is None

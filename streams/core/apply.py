@@ -302,6 +302,8 @@ def _cursor_moved(job: Job, event: CursorMoved) -> Job:
         zone_data=event.zone_data_to,
         calendars=event.calendars_to,
         decided_to_ms=decided_to_ms,
+        # What is excluded today may come back tomorrow: somebody's wish to skip it stays until the slot is decided.
+        skip_at_ms=tuple(at_ms for at_ms in state.skip_at_ms if at_ms > decided_to_ms),
     )
     return Job(after, job.definition)
 

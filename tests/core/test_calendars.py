@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streams.core.apply import apply
 from streams.core.calendar_records import CalendarBook, CalendarRecord, calendar_key, encode_calendar
 from streams.core.calendars import Calendar, Calendars
-from streams.core.commands import Define, Pause, Resume
+from streams.core.commands import Define, Pause, Resume, SkipSlot
 from streams.core.decide import decide
 from streams.core.events import CursorMoved, JobFinished, OccurrencesSkipped, RunOpened
 from streams.core.manual import ManualOwner
@@ -99,6 +99,23 @@ def test_a_day_that_is_excluded_no_more_comes_back_if_it_has_not_passed() -> Non
     assert owner.state.next_at_ms == T + 9 * HOUR
     finish_all(owner, T + 3 * DAY)
     assert ran_on(owner) == [1, 3]
+
+
+@pytest.mark.parametrize("days", [(1,), tuple(range(1, 32))])
+def test_a_slot_that_somebody_skips_stays_skipped_when_a_calendar_excludes_it_for_a_while(
+    days: tuple[int, ...],
+) -> None:
+    owner = daily(end_at_ms=T + 3 * DAY)
+    assert owner.reply(SkipSlot(job_id="job", at_ms=T + 9 * HOUR)).code == "ok"
+    owner.calendars = closed(*days)
+    owner.wake()
+    assert owner.state.next_at_ms != T + 9 * HOUR
+    owner.calendars = closed()
+    owner.wake()
+    finish_all(owner, T + 3 * DAY)
+
+    assert ran_on(owner) == [2, 3]
+    assert [(e.reason, e.first_at_ms) for e in of(owner, OccurrencesSkipped)] == [("requested", T + 9 * HOUR)]
 
 
 def test_what_passed_while_it_was_excluded_stays_skipped() -> None:

@@ -106,6 +106,8 @@ def _preview(args: PreviewArgs) -> Iterator[str]:
     if not args.count and until_ms is None and args.count is not None:
         raise InvalidSchedule("count", "0", "lists all, without an end", "give --until")
     count = args.count if args.count is not None else (0 if until_ms is not None else COUNT_DEFAULT)
+    if not args.job_id.isprintable():
+        raise InvalidSchedule("jobId", args.job_id, "is no text", "use the id of a job")
     spec = _spec(args, after_ms)
     window = Window(
         start_at_ms=_instant_ms("startAt", args.start_at) if args.start_at else None,
@@ -122,7 +124,7 @@ def _preview(args: PreviewArgs) -> Iterator[str]:
         sys.stderr.write(f"warning: {warning.field} {warning.text!r}: {warning.message}\n")
     schedule = compile_schedule(spec, job_id=args.job_id, window=window, jitter=jitter, calendars=calendars)
     if args.explain:
-        yield from _explain(schedule, spec, args.job_id, after_ms)
+        yield from _explain(schedule, spec, args.job_id, after_ms, calendars)
     found = _backwards(schedule, after_ms, until_ms) if args.previous else _forwards(schedule, after_ms, until_ms)
     for occurrence in islice(found, count or None):
         yield f"{utc_text(occurrence.at_ms)}\t{_notes(schedule, occurrence)}"
@@ -152,10 +154,18 @@ def _notes(schedule: Schedule, occurrence: Occurrence) -> str:
     return "; ".join(notes)
 
 
-def _explain(schedule: Schedule, spec: ScheduleSpec, job_id: str, after_ms: int) -> Iterator[str]:
+def _explain(
+    schedule: Schedule, spec: ScheduleSpec, job_id: str, after_ms: int, calendars: tuple[CalendarSpec, ...]
+) -> Iterator[str]:
     yield f"# {schedule.describe()}"
     nights = irregular_nights(
-        spec, schedule.zone_data, from_ms=after_ms, until_ms=after_ms + _EXPLAIN_MS, job_id=job_id
+        spec,
+        schedule.zone_data,
+        from_ms=after_ms,
+        until_ms=after_ms + _EXPLAIN_MS,
+        job_id=job_id,
+        window=schedule.window,
+        calendars=calendars,
     )
     yield f"# irregular nights in the next 12 months, zone data {schedule.zone_data.version}: {len(nights) or 'none'}"
     for night in nights:

@@ -324,7 +324,9 @@ def _range(kind: FieldKind, item: str) -> list[str]:
         low = _value(kind, first, item)
         high = _value(kind, last, item) if last else (max(top, low) if step_text else low)
     if high < low:
-        fix = f"write {first}-{top},{kind.low}-{last}"
+        after = last if high == kind.low else f"{kind.low}-{last}"
+        before = first if low == top else f"{first}-{top}"
+        fix = f"write {after}" if low > top else f"write {before},{after}"  # a week that begins with 7 begins with 0
         if step_text:
             size, step = top - kind.low + 1, max(int(step_text[:6]), 1)
             wrapped = range(low, high + size + 1, step)

@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 
 from streams.core.time.civil import local_text
-from streams.core.time.schedule import compile_schedule
-from streams.core.time.specs import IntervalSpec, OneOffSpec, ScheduleSpec
+from streams.core.time.schedule import NO_WINDOW, Schedule, compile_schedule
+from streams.core.time.specs import CalendarSpec, IntervalSpec, OneOffSpec, ScheduleSpec, Window
 from streams.core.time.zone_text import offset_text, utc_text
 from streams.core.time.zones import INSTALLED_ZONE_DATA, ZoneData
 
@@ -37,16 +37,23 @@ class IrregularNight(msgspec.Struct, frozen=True):
 
 
 def irregular_nights(
-    spec: ScheduleSpec, zone_data: ZoneData = INSTALLED_ZONE_DATA, *, from_ms: int, until_ms: int, job_id: str = ""
+    spec: ScheduleSpec,
+    zone_data: ZoneData = INSTALLED_ZONE_DATA,
+    *,
+    from_ms: int,
+    until_ms: int,
+    job_id: str = "",
+    window: Window = NO_WINDOW,
+    calendars: tuple[CalendarSpec, ...] = (),
 ) -> tuple[IrregularNight, ...]:
     """List the offset changes of the spec's zone in ``(from_ms, until_ms]``, at most 1,000.
 
-    Instants and intervals have none.
+    Instants and intervals have none. Window and calendars count: what they leave out does not run in such a night.
     """
     if isinstance(spec, IntervalSpec | OneOffSpec):
         return ()
     zone = zone_data.zone(spec.time_zone)
-    schedule = compile_schedule(spec, job_id=job_id, zone_data=zone_data)
+    schedule = compile_schedule(spec, job_id=job_id, window=window, calendars=calendars, zone_data=zone_data)
     nights: list[IrregularNight] = []
     for segment, instant in enumerate(zone.transitions, start=1):
         at_ms = instant * 1000
@@ -57,12 +64,7 @@ def irregular_nights(
         width_ms = abs(after - before) * 1000
         low, high = sorted((instant + before, instant + after))
         if is_gap:
-            first = list(schedule.iter_between(at_ms - 1, at_ms))
-            lines = [note for found in first for note in found.notes]
-            dropped = schedule.dropped_between(at_ms - 1, at_ms)
-            total = sum(record.count for record in dropped)
-            if total:
-                lines.append(f"{_named([record.local[11:] for record in dropped], total)} dropped")
+            lines = _in_gap(schedule, at_ms)
         else:
             passes = ((at_ms - width_ms - 1, at_ms - 1, "first"), (at_ms - 1, at_ms + width_ms - 1, "second"))
             lines = []
@@ -78,6 +80,19 @@ def irregular_nights(
         kind: Literal["gap", "overlap"] = "gap" if is_gap else "overlap"
         nights.append(IrregularNight(at_ms, kind, local_text(low), local_text(high), before, after, effect))
     return tuple(nights)
+
+
+def _in_gap(schedule: Schedule, at_ms: int) -> list[str]:
+    """Say what becomes of the slots in a skipped hour, which ends at an instant."""
+    lines = [note for found in schedule.iter_between(at_ms - 1, at_ms) for note in found.notes]
+    dropped = schedule.dropped_between(at_ms - 1, at_ms)
+    in_gap = [record for record in dropped if record.reason == "gap"]
+    total = sum(record.count for record in in_gap)
+    if total:
+        lines.append(f"{_named([record.local[11:] for record in in_gap], total)} dropped")
+    elif dropped:
+        lines.append("excluded by a calendar")
+    return lines
 
 
 def _named(names: list[str], total: int) -> str:

@@ -125,6 +125,9 @@ REFUSED = [
     {"rrule": "FREQ=NEVER"},
     {"calendar": "1y"},
     {"calendar": "1d"},
+    {"cron": "H * * * *", "job_id": "\udcff"},
+    {"cron": "H * * * *", "job_id": "a\nb"},
+    {"rrule": "FREQ=DAILY", "zone": "Europe/Berlin", "start_at": "9999-12-31T23:59:59Z"},
 ]
 
 
@@ -150,6 +153,30 @@ def test_explain_gives_the_rule_and_the_irregular_nights(run: Any) -> None:
     assert "12 months" in comments[1]
     assert [line.split()[1] for line in comments[2:]] == ["2026-03-08T07:00:00Z", "2026-11-01T06:00:00Z"]
     assert lines[-1].startswith("2026-03-08T07:00:00Z\t")
+
+
+@pytest.mark.parametrize(
+    ("options", "effects"),
+    [
+        ({}, ["shifted from 02:30:00 (gap)", "2026-10-25T00:30:00Z in the first pass"]),
+        ({"gap": "skip"}, ["02:30:00 dropped", "2026-10-25T00:30:00Z in the first pass"]),
+        ({"exclude_dates": ("2026-03-29", "2026-10-25")}, ["excluded by a calendar", "no run in it"]),
+        (
+            {"gap": "skip", "exclude_dates": ("2026-03-29",)},
+            ["02:30:00 dropped", "2026-10-25T00:30:00Z in the first pass"],
+        ),
+        ({"end_at": "2026-03-20T00:00:00Z"}, ["no run in it", "no run in it"]),
+        ({"start_at": "2026-04-01T00:00:00Z"}, ["no run in it", "2026-10-25T00:30:00Z in the first pass"]),
+    ],
+)
+def test_explain_tells_what_window_and_calendars_leave_of_an_irregular_night(
+    run: Any, options: dict[str, Any], effects: list[str]
+) -> None:
+    _, lines, _ = run(
+        cron="30 2 * * *", zone="Europe/Berlin", after="2026-03-01T00:00:00Z", count=1, explain=True, **options
+    )
+
+    assert [line.split("): ")[1] for line in lines if line.startswith("# 2026")] == effects
 
 
 def test_a_long_row_of_dropped_slots_is_short(run: Any) -> None:

@@ -328,6 +328,12 @@ def test_adversarial_expressions_are_refused_in_bounded_time(expression: str) ->
         ("0 22-4/2 * * *", "write 22,0,2,4"),
         ("0 0 30-2/2 * *", "write 30,1"),
         ("0 0 * * FRI-MON/2", "write 5,0"),
+        ("0 0 * * FRI-MON", "write FRI-6,0-MON"),
+        ("0 0 * * 6-0", "write 6,0"),
+        ("0 0 * * 7-0", "write 0"),
+        ("0 0 * * 7-2", "write 0-2"),
+        ("0 0 * * 7-SAT/2", "write 0,2,4,6"),
+        ("0 23-0 * * *", "write 23,0"),
         ("50-10/0 * * * *", None),
     ],
 )
@@ -336,7 +342,11 @@ def test_a_range_that_runs_backwards_is_translated_with_its_step(expression: str
         compile_schedule(CronSpec(expression), job_id="job-1")
 
     assert refused.value.reason == "the range runs backwards"
-    assert fix is None or refused.value.fix == fix
+    if fix is not None:
+        assert refused.value.fix == fix
+        field = refused.value.text
+        written = expression.replace(field, fix.removeprefix("write "))
+        assert compile_schedule(CronSpec(written), job_id="job-1").next_after(NOW) is not None
 
 
 def test_the_bounds_are_on_text_and_items() -> None:

@@ -37,7 +37,15 @@ from streams.core.time import (
     Window,
     compile_schedule,
 )
-from streams.core.validate import InvalidDefinition, validate_definition
+from streams.core.validate import (
+    JITTER_MS_MAX,
+    RETRY_DELAY_MS_MAX,
+    START_DEADLINE_MS_MAX,
+    TIMEOUT_MS_MAX,
+    TIMEOUT_MS_MIN,
+    InvalidDefinition,
+    validate_definition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -301,27 +309,28 @@ def _policies(body: JobBody) -> dict[str, Any]:
 
 
 def _apply_seconds(changes: dict[str, Any], body: JobBody) -> None:
-    for name, field in (
-        ("timeout_seconds", "timeout_ms"),
-        ("start_deadline_seconds", "start_deadline_ms"),
-        ("jitter_seconds", "jitter_ms"),
+    for name, field, least_ms, most_ms in (
+        ("timeout_seconds", "timeout_ms", TIMEOUT_MS_MIN, TIMEOUT_MS_MAX),
+        ("start_deadline_seconds", "start_deadline_ms", 0, START_DEADLINE_MS_MAX),
+        ("jitter_seconds", "jitter_ms", 0, JITTER_MS_MAX),
     ):
         seconds = getattr(body, name)
         if seconds is UNSET:
             continue
-        if seconds is not None and (seconds < 0 or (seconds == 0 and name == "timeout_seconds")):
-            field_name = _camel(name)
-            raise Problem("invalid_field", f"{field_name}: {seconds:g} is too small.", field=field_name)
-        changes[field] = 0 if seconds is None else _seconds(seconds, _camel(name))
+        changes[field] = 0 if seconds is None else _seconds(seconds, _camel(name), least_ms, most_ms)
     if "jitter_ms" in changes:
         changes["jitter_kind"] = "occurrence" if changes["jitter_ms"] else "none"
 
 
-def _seconds(seconds: float, field: str) -> int:
-    try:
-        return ms_of_seconds(seconds)
-    except (OverflowError, ValueError):
-        raise Problem("invalid_field", f"{field}: {seconds} is no number of seconds.", field=field) from None
+def _seconds(seconds: float, field: str, least_ms: int, most_ms: int) -> int:
+    """Give milliseconds. Raises Problem, in the caller's unit: the core would speak of milliseconds."""
+    least, most = least_ms // 1000, most_ms // 1000
+    if not least <= seconds <= most:
+        allowed = f"{least} to {most}"
+        detail = f"{field}: {seconds:g} is out of range; use {allowed}."
+        limit = least if seconds < least else most
+        raise Problem("invalid_field", detail, field=field, limit=limit, allowed=allowed)
+    return ms_of_seconds(seconds)
 
 
 def read_payload(raw: Raw, field: str = "payload") -> bytes:
@@ -347,9 +356,9 @@ def _retry(retry: Retry, body: RetryBody) -> Retry:
         raise Problem("invalid_field", detail, field="retry.maxSeconds", limit=RETRY_MAX_SECONDS)
     delay_ms = retry.delay_ms
     if body.base_seconds is not None:
-        delay_ms = _seconds(body.base_seconds, "retry.baseSeconds")
+        delay_ms = _seconds(body.base_seconds, "retry.baseSeconds", 0, RETRY_DELAY_MS_MAX)
     elif backoff == "fixed" and not delay_ms:
-        delay_ms = _seconds(RETRY_BASE_SECONDS_FIXED, "retry.baseSeconds")
+        delay_ms = ms_of_seconds(RETRY_BASE_SECONDS_FIXED)
     attempts = retry.max_attempts if body.max_attempts is None else body.max_attempts
     return Retry(max_attempts=attempts, backoff=backoff, delay_ms=delay_ms)
 

@@ -287,7 +287,7 @@ async def undo(call: HttpCall) -> web.Response:
         if job is not None and job.state.tenant != call.caller.tenant:
             items[before.job_id] = {"jobId": before.job_id, "ok": False, "code": "forbidden"}
             continue
-        if _is_undone(note, job):
+        if _is_undone(note, before, job):
             items[before.job_id] = {"jobId": before.job_id, "ok": True}
         else:
             try:
@@ -305,7 +305,9 @@ async def undo(call: HttpCall) -> web.Response:
     return _bulk_answer("undo", note.correlation_id, list(items.values()), dry_run=False, changed=(), after=None)
 
 
-def _is_undone(note: UndoNote, job: Job | None) -> bool:
+def _is_undone(note: UndoNote, before: UndoJob, job: Job | None) -> bool:
+    if note.action == "delete" and job is not None and job.definition is not None:
+        return job.definition == before.definition
     standing = "deleted" if job is None else standing_of(job.state)
     return {
         "pause": standing == "active",
@@ -337,6 +339,8 @@ async def _inverse(call: HttpCall, note: UndoNote, before: UndoJob, job: Job | N
     if note.action == "resume":
         return again if job is not None and standing_of(job.state) == "active" else []
     definition = before.definition
+    if job is not None and standing_of(job.state) != "deleted":
+        return []
     if definition is None or definition.tenant != tenant or definition.job_id != before.job_id:
         return []
     await call.gateway.calendars.check(definition, now_ms=call.gateway.now_ms())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from streams.core.commands import Reply
     from streams.core.definition import Definition
     from streams.core.state import Backfill, Job
     from streams.core.time import CalendarSpec
@@ -53,7 +55,8 @@ _NOTHING: Final = decoder(NoBody)
 
 async def pause(call: HttpCall) -> web.Response:
     """`POST /v1/jobs/{job_id}/pause`: pause a job."""
-    body = await call.body(_PAUSE)
+    data = await call.bytes()
+    body = decode(_PAUSE, data)
     until_ms = 0 if body.until is None else read_instant(body.until, "until")
     command = Pause(
         job_id=call.job_id,
@@ -61,22 +64,25 @@ async def pause(call: HttpCall) -> web.Response:
         actor=body.actor or call.caller.name,
         note=body.note,
         until_ms=until_ms,
+        **key_fields(call.idempotency_key, data, "pause", call.caller.tenant, call.job_id),
     )
-    accepted(await call.gateway.client.command(command))
-    return await _job_when(call, lambda job: job.state.pause is not None)
+    reply = accepted(await call.gateway.client.command(command))
+    return await _job_when(call, reply, lambda job: job.state.pause is not None)
 
 
 async def resume(call: HttpCall) -> web.Response:
     """`POST /v1/jobs/{job_id}/resume`: resume a job."""
-    body = await call.body(_RESUME)
+    data = await call.bytes()
+    body = decode(_RESUME, data)
     command = Resume(
         job_id=call.job_id,
         tenant=call.caller.tenant,
         actor=body.actor or call.caller.name,
         note=body.note,
+        **key_fields(call.idempotency_key, data, "resume", call.caller.tenant, call.job_id),
     )
-    accepted(await call.gateway.client.command(command))
-    return await _job_when(call, lambda job: job.state.pause is None)
+    reply = accepted(await call.gateway.client.command(command))
+    return await _job_when(call, reply, lambda job: job.state.pause is None)
 
 
 async def trigger(call: HttpCall) -> web.Response:
@@ -179,7 +185,7 @@ def _interval_ms(rate_per_s: float | None) -> int:
         detail = f"ratePerSecond: use {BACKFILL_RATE_MIN:g} to {BACKFILL_RATE_MAX:g}, or leave it out."
         limit = BACKFILL_RATE_MIN if rate_per_s < BACKFILL_RATE_MIN else BACKFILL_RATE_MAX
         raise Problem("invalid_field", detail, field="ratePerSecond", limit=limit)
-    return round(1000 / rate_per_s)
+    return math.ceil(1000 / rate_per_s)
 
 
 def _first_view(job: Job, known: Backfill) -> dict[str, Any]:
@@ -263,9 +269,10 @@ async def stop_backfill(call: HttpCall) -> web.Response:
     return answer(view, headers=replayed(reply))
 
 
-async def _job_when(call: HttpCall, holds: Callable[[Job], bool]) -> web.Response:
+async def _job_when(call: HttpCall, reply: Reply, holds: Callable[[Job], bool]) -> web.Response:
+    """Answer the job as the change left it, or, after the repeat of a call, as others have left it since."""
     job = await call.gateway.job(call.job_id, call.caller, until=holds)
-    return answer(job_view(job), headers=etag(job.state.version))
+    return answer(job_view(job), headers=etag(job.state.version) | replayed(reply))
 
 
 ROUTES: Final = (
@@ -274,8 +281,9 @@ ROUTES: Final = (
         "/v1/jobs/{job_id}/pause",
         pause,
         body=PauseBody,
+        headers=("Idempotency-Key",),
         answers={200: JobAnswer},
-        problems=("job_finished",),
+        problems=("job_finished", "idempotency_conflict"),
         writes=True,
     ),
     Route(
@@ -283,8 +291,9 @@ ROUTES: Final = (
         "/v1/jobs/{job_id}/resume",
         resume,
         body=ResumeBody,
+        headers=("Idempotency-Key",),
         answers={200: JobAnswer},
-        problems=("job_finished",),
+        problems=("job_finished", "idempotency_conflict"),
         writes=True,
     ),
     Route(

@@ -51,6 +51,8 @@ RESULT_BYTES_MAX: Final = 65_536
 PROGRESS_BYTES_MAX: Final = 4_096
 ERROR_CHARS_MAX: Final = 4_096
 
+CANCEL_REASONS: Final = frozenset({"user", "replaced", "job_deleted", "timeout"})
+
 LEASE_TOKEN_MAX: Final = 2**53 - 1
 """Integers of this API stay below 2^53, which every JSON reader has."""
 
@@ -326,12 +328,17 @@ async def _send_releases(call: HttpCall, items: list[ReleaseBody]) -> list[Reply
     return await call.gateway.client.release([(item.run_id, item.lease_token, item.reason or "") for item in items])
 
 
+def _cancel_reason(told: str) -> str:
+    """Give one of the contract's words: a user's note is for people, programs branch on this."""
+    return told if told in CANCEL_REASONS else "user"
+
+
 def _heartbeat_done(reply: Reply, run_id: str, now_ms: int) -> dict[str, Any]:
     return {
         "runId": run_id,
         "ok": True,
         "cancel": reply.cancel,
-        "cancelReason": reply.detail or "user" if reply.cancel else None,
+        "cancelReason": _cancel_reason(reply.detail) if reply.cancel else None,
         "leaseRemainingMs": max(reply.expires_at_ms - now_ms, 0),
         "leaseExpiresAt": instant_text(reply.expires_at_ms),
     }

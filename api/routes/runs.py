@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import TYPE_CHECKING, Any, Final
+import zlib
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -63,6 +64,17 @@ REPLAY_SLICE_S: Final = 0.1
 
 RUN_IDS_SHOWN: Final = 100
 
+_DeadKey = tuple[int, str]
+"""When a dead run closed, and its id."""
+
+
+class _DeadRun(NamedTuple):
+    run_id: str
+    job_id: str
+    closed_at_ms: int
+
+
+_MEMO: Final = msgspec.json.Decoder(list[_DeadKey])
 _CANCEL: Final = decoder(CancelBody)
 _REPLAY: Final = decoder(ReplayBody)
 _BULK_REPLAY: Final = decoder(BulkReplayBody)
@@ -121,7 +133,7 @@ async def list_runs(call: HttpCall) -> web.Response:
     return answer({"runs": found, "nextCursor": None if walk.ended else write_place(walk.place)})
 
 
-def _dead_key(run: ClosedRun) -> tuple[int, str]:
+def _dead_key(run: ClosedRun) -> _DeadKey:
     """Orders the dead runs of a job, oldest first."""
     return run.closed_at_ms, run.run_id
 
@@ -214,16 +226,18 @@ async def replay_many(call: HttpCall) -> web.Response:
     data = await call.bytes()
     body = decode(_BULK_REPLAY, data)
     _check_bulk(body)
-    dead, after = await _dead_runs(call, body)
-    items: list[dict[str, Any]] = [{"runId": run_id, "ok": None} for run_id, _ in dead]
+    # Each page has a use of the key of its own: one job's dead runs may fill several pages.
+    belongs_to = ("replay-many", call.caller.tenant, body.cursor or "")
+    keyed: KeyFields = {} if body.dry_run else bulk_key_fields(call.idempotency_key, data, *belongs_to)
+    dead, after = await _dead_runs(call, body, keyed)
+    items: list[dict[str, Any]] = [{"runId": run.run_id, "ok": None} for run in dead]
     if not body.dry_run:
-        keyed = bulk_key_fields(call.idempotency_key, data, "replay-many", call.caller.tenant)
         items = await _replay_at_rate(call, dead, body.rate_per_second, keyed)
     view = {
         "matched": len(dead),
         "replayed": sum(item["ok"] is True for item in items),
         "dryRun": body.dry_run,
-        "runs": [run_id for run_id, _ in dead[:RUN_IDS_SHOWN]],
+        "runs": [run.run_id for run in dead[:RUN_IDS_SHOWN]],
         "items": items,
         "nextCursor": None if after is None else write_place(after),
     }
@@ -242,51 +256,89 @@ def _check_bulk(body: BulkReplayBody) -> None:
         raise Problem("invalid_field", detail, field="limit", limit=most)
 
 
-async def _dead_runs(call: HttpCall, body: BulkReplayBody) -> tuple[list[tuple[str, str]], Place | None]:
-    """Give (run id, job id) of dead runs that match, oldest first inside a job, and where to go on."""
+async def _dead_runs(call: HttpCall, body: BulkReplayBody, keyed: KeyFields) -> tuple[list[_DeadRun], Place | None]:
+    """Give the dead runs that match, oldest first inside a job, and where to go on.
+
+    Of a job that knows the call's key, an earlier try took what its memo says: that and nothing else.
+    """
     if body.queue:
         check_name(body.queue, "queue")
     from_ms = 0 if body.dead_from is None else read_instant(body.dead_from, "deadFrom")
     until_ms = None if body.dead_until is None else read_instant(body.dead_until, "deadUntil")
-
-    def judged(run: ClosedRun) -> bool:
-        return run.closed_at_ms >= from_ms and (until_ms is None or run.closed_at_ms < until_ms)
-
     place = read_place(body.cursor, call.gateway.limits.partitions)
 
-    def runs_of(job: Job) -> list[ClosedRun]:
-        found = sorted((run for run in job.state.dead if judged(run)), key=_dead_key)
-        if job.state.job_id != place.job_id:
-            return found
-        return [run for run in found if _dead_key(run) > (place.at_ms, place.run_id)]
+    def take(job: Job, room: int) -> tuple[list[_DeadKey], bool]:
+        judged = (run for run in job.state.dead if run.closed_at_ms >= from_ms)
+        keys = sorted(_dead_key(run) for run in judged if until_ms is None or run.closed_at_ms < until_ms)
+        if job.state.job_id == place.job_id:
+            keys = [key for key in keys if key > (place.at_ms, place.run_id)]
+        taken = _taken_already(job, keyed)
+        if taken is None:
+            return keys[:room], len(keys) > room
+        return taken, len(taken) >= room and any(key > max(taken) for key in keys)
 
     if body.job_id:
         job = await call.gateway.job(check_job_id(body.job_id), call.caller)
-        page = runs_of(job)[: body.limit + 1]
-        more = Place(0, None, job.state.job_id, *_dead_key(page[body.limit - 1])) if len(page) > body.limit else None
-        return [(run.run_id, job.state.job_id) for run in page[: body.limit]], more
-    wanted = JobFilter(tenant=call.caller.tenant, queue=body.queue, labels=body.labels, text=body.text, runs="dead")
+        taken, more = take(job, body.limit)
+        return _of_job(job, taken), Place(0, None, job.state.job_id, *taken[-1]) if more else None
+    wanted = JobFilter(
+        tenant=call.caller.tenant,
+        queue=body.queue,
+        labels=body.labels,
+        text=body.text,
+        runs="dead",
+        key=keyed.get("key", ""),
+    )
     walk = Walk(call.gateway, wanted, place, page=body.limit)
-    dead: list[tuple[str, str]] = []
+    dead: list[_DeadRun] = []
     before = place
     async for job in walk.jobs():
-        found, room = runs_of(job), body.limit - len(dead)
-        dead += [(run.run_id, job.state.job_id) for run in found[:room]]
-        if len(found) > room:
-            return dead, before if room == 0 else Place(*before[:2], job.state.job_id, *_dead_key(found[room - 1]))
+        taken, more = take(job, body.limit - len(dead))
+        dead += _of_job(job, taken)
+        if more:
+            return dead, Place(*before[:2], job.state.job_id, *taken[-1]) if taken else before
         before = walk.place
     return dead, None if walk.ended else walk.place
 
 
+def _of_job(job: Job, keys: list[_DeadKey]) -> list[_DeadRun]:
+    return [_DeadRun(run_id, job.state.job_id, closed_at_ms) for closed_at_ms, run_id in keys]
+
+
+def _taken_already(job: Job, keyed: KeyFields) -> list[_DeadKey] | None:
+    """Give what an earlier try of this call took of the job; None if there was none.
+
+    Raises Problem where the key was used with another body.
+    """
+    use = job.key_use(keyed["key"]) if keyed else None
+    if use is None:
+        return None
+    if use.body != keyed["body"]:
+        detail = "Idempotency-Key: was used with another body; send the first body again, or another key."
+        raise Problem("idempotency_conflict", detail, field="Idempotency-Key")
+    return _MEMO.decode(zlib.decompress(use.memo)) if use.memo else []
+
+
+def _memos(dead: list[_DeadRun]) -> dict[str, bytes]:
+    """Write for each job what the call takes of it; a repeat finds dead runs no more once they are replayed."""
+    taken: dict[str, list[_DeadKey]] = {}
+    for run in dead:
+        taken.setdefault(run.job_id, []).append((run.closed_at_ms, run.run_id))
+    return {job_id: zlib.compress(msgspec.json.encode(keys)) for job_id, keys in taken.items()}
+
+
 async def _replay_at_rate(
-    call: HttpCall, dead: list[tuple[str, str]], rate_per_s: float, keyed: KeyFields
+    call: HttpCall, dead: list[_DeadRun], rate_per_s: float, keyed: KeyFields
 ) -> list[dict[str, Any]]:
-    size = max(int(rate_per_s * REPLAY_SLICE_S), 1)
+    size, memos = max(int(rate_per_s * REPLAY_SLICE_S), 1), _memos(dead)
     items: list[dict[str, Any]] = []
     for start in range(0, len(dead), size):
         if start:
             await asyncio.sleep(size / rate_per_s)
-        some = [_replay_of(call, run_id, job_id, keyed) for run_id, job_id in dead[start : start + size]]
+        some = [
+            _replay_of(call, run.run_id, run.job_id, {**keyed, "memo": memos[run.job_id]} if keyed else {})
+            for run in dead[start : start + size]
+        ]
         results = await call.gateway.client.commands(some)
         items += [_replay_item(command, result) for command, result in zip(some, results, strict=True)]
     return items

@@ -215,7 +215,7 @@ def skip_slot(job: Job | None, command: SkipSlot, context: Context) -> Decision:
     found = next_after(draft.definition, context, command.at_ms - 1)
     if command.at_ms != state.next_at_ms and (found is None or found.at_ms != command.at_ms):
         nearest = None if found is None else found.at_ms
-        detail = "at: the schedule has no occurrence at this instant; next_at_ms is the first one after it"
+        detail = "at: the schedule has no occurrence at this instant; a preview shows those that it has"
         return _close(draft, _reply(command, "invalid", field="at", detail=detail, next_at_ms=nearest))
     actor = command.actor[:ACTOR_CHARS_MAX]
     if command.at_ms == state.next_at_ms and command.at_ms <= context.now_ms:

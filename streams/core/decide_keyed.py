@@ -1,8 +1,8 @@
 """Idempotency keys: what a key led to is remembered with the job, so that another body under it is refused.
 
-A rule by itself makes most repeats harmless: a trigger's run id comes from its key, a paused job is not paused twice.
-Edits and deletions are not: between the first call and its repeat, somebody else may have changed the job, and the
-repeat must not undo that. So a repeat of these hears the first answer and does nothing.
+A rule by itself makes most repeats harmless: a trigger's run id comes from its key.
+Edits, deletions, pauses and resumes are not: between the first call and its repeat, somebody else may have changed
+the job, and the repeat must not undo that. So a repeat of these hears the first answer and does nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from streams.core.apply import apply
-from streams.core.commands import Define, Delete, Keyed, Reply
+from streams.core.commands import Define, Delete, Keyed, Pause, Reply, Resume
 from streams.core.context import Decision
 from streams.core.events import KeyUsed
 
@@ -35,7 +35,7 @@ def keyed(
             detail = "Idempotency-Key: was used with another body; send the first body again, or another key"
             reply = Reply(code="idempotency_conflict", job_id=command.job_id, field="Idempotency-Key", detail=detail)
             return Decision(reply=reply)
-        if isinstance(command, Define | Delete):
+        if isinstance(command, Define | Delete | Pause | Resume):
             return Decision(reply=_first_answer(job, use))
     decision = rule(job, command, context)
     return decision if use is not None else _remembered(job, command, context, decision)

@@ -162,3 +162,16 @@ async def test_another_tenants_jobs_are_out_of_reach(api: Api) -> None:
     forged = base64.urlsafe_b64encode(zlib.compress(note)).decode()
     undone = (await api("POST", "/v1/jobs:undo", {"undoToken": forged})).body
     assert (undone["changed"], _standing(api)["deleted"]) == (0, ["j0", "j2", "j4"])
+
+
+async def test_an_undo_of_a_deletion_leaves_a_job_that_was_created_otherwise_since(api: Api) -> None:
+    hourly = {"schedule": {"cron": "0 * * * *"}, "delaySeconds": None}
+    for job_id in ("same", "other"):
+        await api.create(jobId=job_id, **hourly)
+    deleted = await api("POST", "/v1/jobs:delete", {"filter": {"jobIds": ["same", "other"]}, "dryRun": False})
+    await api.create(jobId="other", lane="low", **hourly)
+    undone = await api("POST", "/v1/jobs:undo", {"undoToken": deleted.body["undoToken"]})
+    assert {job["jobId"]: job.get("code") for job in undone.body["jobs"]} == {"same": None, "other": "version_mismatch"}
+    assert (await api("GET", "/v1/jobs/other")).body["lane"] == "low"
+    repeat = await api("POST", "/v1/jobs:undo", {"undoToken": deleted.body["undoToken"]})
+    assert repeat.body == undone.body

@@ -284,3 +284,12 @@ async def test_missed_runs_of_catch_up_all_leave_oldest_first_at_the_queues_rate
     assert took_s >= (25 - 10 - 1) / 10  # ten at once are the bucket's burst
     assert [run["scheduledFor"] for run in runs[:25]] == sorted(run["scheduledFor"] for run in runs[:25])
     assert runs[0]["scheduledFor"] == instant_text(from_ms)
+
+
+@pytest.mark.parametrize("rate", [3, 7, 60, 90, 99])
+async def test_a_backfill_is_never_faster_than_its_rate(api: Api, rate: float) -> None:
+    await api.create(jobId="j", schedule={"cron": "0 * * * *"}, delaySeconds=None)
+    asked = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T03:00:00Z", "ratePerSecond": rate}
+    assert (await api("POST", "/v1/jobs/j/backfill", asked)).status == 201
+    (view,) = (await api("GET", "/v1/jobs/j/backfills")).body["backfills"]
+    assert rate * 0.9 < view["ratePerSecond"] <= rate

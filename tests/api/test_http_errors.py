@@ -449,3 +449,23 @@ async def test_two_gateways_calls_do_not_mix_under_load(api: Api) -> None:
     assert len(set(ids)) == 50
     names = await asyncio.gather(*(api("GET", f"/v1/jobs/{job_id}") for job_id in ids))
     assert [answered.body["name"] for answered in names] == [f"n{number}" for number in range(50)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "allowed", "limit"),
+    [
+        ({"timeoutSeconds": 1e300}, "timeoutSeconds", "1 to 604800", 604_800),
+        ({"timeoutSeconds": 0.5}, "timeoutSeconds", "1 to 604800", 1),
+        ({"startDeadlineSeconds": 1e18}, "startDeadlineSeconds", "0 to 31536000", 31_536_000),
+        ({"startDeadlineSeconds": -1}, "startDeadlineSeconds", "0 to 31536000", 0),
+        ({"jitterSeconds": 86_401}, "jitterSeconds", "0 to 86400", 86_400),
+        ({"retry": {"backoff": "fixed", "baseSeconds": 1e9}}, "retry.baseSeconds", "0 to 86400", 86_400),
+    ],
+)
+async def test_bounds_of_seconds_are_told_in_seconds(
+    api: Api, fields: dict[str, Any], field: str, allowed: str, limit: int
+) -> None:
+    refused = await api("POST", "/v1/jobs", {"name": "n", "delaySeconds": 1} | fields)
+    assert refused.problem() == (422, "invalid_field", field)
+    assert (refused.body["allowed"], refused.body["limit"]) == (allowed, limit)
+    assert refused.body["detail"].endswith(f"use {allowed}.")

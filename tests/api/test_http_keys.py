@@ -132,3 +132,60 @@ async def test_without_a_key_a_repeated_bulk_resume_is_another_call(api: Api) ->
     first = await api("POST", "/v1/jobs:resume", body)
     repeat = await api("POST", "/v1/jobs:resume", body)
     assert (first.body["changed"], repeat.body["changed"], repeat.body["undoToken"]) == (1, 0, None)
+
+
+@pytest.mark.parametrize(("first", "then"), [("pause", "resume"), ("resume", "pause")])
+async def test_a_pause_or_resume_under_a_key_does_not_undo_what_somebody_did_since(
+    api: Api, first: str, then: str
+) -> None:
+    await api.create(jobId="j", paused=first == "resume", **HOURLY)
+    path, body = f"/v1/jobs/j/{first}", {"note": "a"}
+    assert (await api("POST", path, body, Idempotency_Key="k")).status == 200
+    changed = (await api("POST", f"/v1/jobs/j/{then}", {})).body
+    repeat = await api("POST", path, body, Idempotency_Key="k")
+    assert (repeat.status, repeat.body, repeat.headers["Idempotent-Replayed"]) == (200, changed, "true")
+    refused = await api("POST", path, {"note": "b"}, Idempotency_Key="k")
+    assert refused.problem() == (409, "idempotency_conflict", "Idempotency-Key")
+
+
+async def dead_runs(api: Api, jobs: int, each: int = 1) -> None:
+    for number in range(jobs):
+        await api.create(jobId=f"d{number}", overlap="allow", **HOURLY)
+        for _ in range(each):
+            assert (await api("POST", f"/v1/jobs/d{number}/trigger", {})).status == 201
+            (run,) = await api.lease()
+            await api(
+                "POST",
+                f"/v1/runs/{run['runId']}/fail",
+                {"leaseToken": run["leaseToken"], "error": "e", "retryable": False},
+            )
+
+
+@pytest.mark.parametrize(("jobs", "each"), [(4, 1), (1, 4), (2, 3)])
+async def test_a_repeated_bulk_replay_replays_what_the_first_one_did_and_nothing_further(
+    api: Api, jobs: int, each: int
+) -> None:
+    await dead_runs(api, jobs, each)
+    body = {"dryRun": False, "limit": 2}
+    first = await api("POST", "/v1/runs:replay", body, Idempotency_Key="k")
+    assert (first.body["replayed"], first.body["nextCursor"] is None) == (2, False)
+    after = dict(api.owner.jobs)
+    repeat = await api("POST", "/v1/runs:replay", body, Idempotency_Key="k")
+    assert (repeat.status, repeat.body) == (200, first.body)
+    assert api.owner.jobs == after
+    refused = await api("POST", "/v1/runs:replay", body | {"ratePerSecond": 50}, Idempotency_Key="k")
+    assert refused.problem() == (409, "idempotency_conflict", "Idempotency-Key")
+    following = await api("POST", "/v1/runs:replay", body | {"cursor": first.body["nextCursor"]}, Idempotency_Key="k")
+    assert following.body["replayed"] == 2
+    assert not set(following.body["runs"]) & set(first.body["runs"])
+    again = await api("POST", "/v1/runs:replay", body | {"cursor": first.body["nextCursor"]}, Idempotency_Key="k")
+    assert again.body == following.body
+
+
+async def test_without_a_key_a_repeated_bulk_replay_goes_on(api: Api) -> None:
+    await dead_runs(api, 2)
+    body = {"dryRun": False, "limit": 1}
+    first = await api("POST", "/v1/runs:replay", body)
+    second = await api("POST", "/v1/runs:replay", body)
+    assert (first.body["replayed"], second.body["replayed"]) == (1, 1)
+    assert first.body["runs"] != second.body["runs"]

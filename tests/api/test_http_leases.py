@@ -285,3 +285,13 @@ async def test_a_heartbeat_may_change_the_length_of_its_lease(api: Api) -> None:
     left = [item["leaseRemainingMs"] for item in many.body["runs"]]
     assert left[0] > 890_000
     assert 290_000 < left[1] <= 300_000
+
+
+async def test_the_note_of_a_cancel_is_for_people_and_the_worker_hears_the_word_of_the_contract(api: Api) -> None:
+    await api.create()
+    (run,) = await api.lease()
+    path = f"/v1/runs/{run['runId']}"
+    await api("POST", f"{path}/cancel", {"note": "wrong month"})
+    assert (await api("POST", f"{path}/heartbeat", {"leaseToken": 1})).body["cancelReason"] == "user"
+    await api("POST", f"{path}/fail", {"leaseToken": 1, "error": "stopped"})
+    assert (await api("GET", path)).body["reason"] == "wrong month"

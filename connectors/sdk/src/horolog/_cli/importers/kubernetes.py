@@ -181,7 +181,7 @@ class _CronJob:
         if suspend:
             job["paused"] = True
             self._notes.append(
-                "suspend: the job is paused right after its creation; occurrences of a pause are not missed ones, "
+                "suspend: the job is paused from its first moment on; occurrences of a pause are not missed ones, "
                 "where Kubernetes starts the latest on resume unless startingDeadlineSeconds has passed"
             )
         self._not_translated()

@@ -1,4 +1,4 @@
-"""Section 3F of the real-world cases: herds and clocks, as far as the core shows them. Each test names its case."""
+"""Section 3F of the real-world cases: herds and clocks, in the core and in the simulation. Each test names its case."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from streams.core.decide_schedule import schedule_of
 from streams.core.manual import ManualOwner
 from streams.core.time import CronSpec, IntervalSpec
+from tests.simulation.harness.herd import HerdPlan, stampede
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,27 @@ def test_f03_a_restart_gives_interval_jobs_no_common_phase(restart: Restart) -> 
         phases.add((owner.state.next_at_ms or 0) % 60_000)
 
     assert len(phases) == 10
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_f05_a_herd_of_one_second_is_leased_in_time_where_there_are_workers(seed: int) -> None:
+    """2,000 in place of 35,000. Processor time is free in the simulation: this counts turns, benchmarks the rest."""
+    herd = stampede(HerdPlan(seed=seed, jobs=2_000, workers=3_300, hours=0.03, heal_ms=30_000))
+
+    assert herd.result.ok, herd.result.story()
+    assert herd.herd.runs == 2_000
+    assert herd.herd.p99_ms < 5_000
+
+
+@pytest.mark.parametrize(("seed", "slower"), [(3, 1.0), (4, 1.0), (5, 30.0)])
+def test_f06_a_tenants_single_run_does_not_wait_behind_anothers_flood(seed: int, slower: float) -> None:
+    """1,000 queued runs in place of 10^6, and so few workers that they wait for many seconds."""
+    herd = stampede(HerdPlan(seed=seed, jobs=1_000, workers=100, slower=slower, hours=0.04, heal_ms=60_000))
+
+    assert herd.result.ok, herd.result.story()
+    assert herd.herd.p99_ms > 10_000
+    assert herd.lone.runs == 1
+    assert herd.lone.max_ms < 2_000
 
 
 def test_f08_runs_that_find_no_worker_wait_and_do_not_fail(owner: ManualOwner) -> None:

@@ -17,6 +17,7 @@ from streams.core.events import OccurrencesSkipped, RunOpened, RunSkipped
 from streams.core.identity import run_id_at
 from streams.core.manual import ManualOwner
 from streams.core.time import CronSpec, IntervalSpec, OneOffSpec
+from tests.simulation.harness.herd import HerdPlan, stampede
 from tests.simulation.harness.policy_world import PolicyPlan, live
 
 if TYPE_CHECKING:
@@ -159,6 +160,16 @@ def test_b19c_a_late_retry_is_attempt_n_of_its_slot_and_obeys_its_deadline(
     else:
         assert not isinstance(answer, Grant)
         assert [event.reason for event in owner.log if isinstance(event, RunSkipped)] == ["start_deadline"]
+
+
+@pytest.mark.parametrize(("seed", "slower"), [(6, 1.0), (7, 30.0), (8, 100.0)])
+def test_b20_a_herd_costs_no_owner_its_place_even_on_a_slow_broker(seed: int, slower: float) -> None:
+    """1,000 in place of 10^6: heartbeats of owners keep pace, nobody takes over, and each run has one decision."""
+    herd = stampede(HerdPlan(seed=seed, jobs=1_000, workers=300, slower=slower, hours=0.05, heal_ms=60_000))
+
+    assert herd.result.ok, herd.result.story()
+    assert herd.generations == 0
+    assert herd.herd.runs == 1_000
 
 
 @pytest.mark.parametrize(("zone", "instant"), [("Europe/Berlin", "10:01"), ("UTC", "12:01"), ("Asia/Tokyo", "03:01")])

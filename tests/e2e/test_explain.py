@@ -43,6 +43,8 @@ def test_ran(stack: Any, client: horolog.Client, name: str) -> None:
     run = take(stack, client, name)
     client.complete(run.run_id, run.lease_token, result={"done": True})
 
+    # Proofs are looked for in the log for some seconds only; on a slow machine it may take a second question.
+    stack.until(lambda: all(condition["evidence"] for condition in stack.explained(run.run_id)["conditions"]))
     answer = stack.explained(run.run_id)
 
     assert answer["situation"] == "ran"

@@ -161,12 +161,14 @@ async def dead_runs(api: Api, jobs: int, each: int = 1) -> None:
             )
 
 
-@pytest.mark.parametrize(("jobs", "each"), [(4, 1), (1, 4), (2, 3)])
+@pytest.mark.parametrize(
+    ("jobs", "each", "wanted"), [(4, 1, {}), (1, 4, {}), (2, 3, {"queue": "default"}), (1, 4, {"jobId": "d0"})]
+)
 async def test_a_repeated_bulk_replay_replays_what_the_first_one_did_and_nothing_further(
-    api: Api, jobs: int, each: int
+    api: Api, jobs: int, each: int, wanted: dict[str, Any]
 ) -> None:
     await dead_runs(api, jobs, each)
-    body = {"dryRun": False, "limit": 2}
+    body = {"dryRun": False, "limit": 2, **wanted}
     first = await api("POST", "/v1/runs:replay", body, Idempotency_Key="k")
     assert (first.body["replayed"], first.body["nextCursor"] is None) == (2, False)
     after = dict(api.owner.jobs)

@@ -21,6 +21,7 @@ from streams.core.time import (
     CalendarSpec,
     CronSpec,
     InvalidSchedule,
+    Jitter,
     OneOffSpec,
     Schedule,
     Window,
@@ -223,14 +224,15 @@ DAYS = st.frozensets(st.integers(1, 9), max_size=4)
 @given(
     changes=st.lists(st.tuples(st.integers(0, 9 * 24), DAYS), max_size=5),
     every=st.sampled_from(["0 9 * * *", "0 */6 * * *", "30 7,19 * * *"]),
+    jitter=st.sampled_from([Jitter(), Jitter("job", HOUR), Jitter("occurrence", HOUR)]),
 )
 def test_each_occurrence_has_one_outcome_whatever_happens_to_the_calendar(
-    changes: list[tuple[int, frozenset[int]]], every: str
+    changes: list[tuple[int, frozenset[int]]], every: str, jitter: Jitter
 ) -> None:
     """R8 under changes: opened or skipped, exactly once, and never against the calendar of the moment."""
     spec = CronSpec(expression=every)
-    owner = daily(schedule=spec, overlap="allow")
-    bare = compile_schedule(spec, job_id="job")
+    owner = daily(schedule=spec, overlap="allow", jitter_kind=jitter.kind, jitter_ms=jitter.window_ms)
+    bare = compile_schedule(spec, job_id="job", jitter=jitter)
     for hour, days in sorted(changes):
         finish_all(owner, T + hour * HOUR)
         owner.calendars = closed(*days)

@@ -116,11 +116,7 @@ class Schedule:
         if self._plain:
             found = self._source.next_slot(after_ms)
             return None if found is None else Occurrence(found[0], found[0], found[1], found[2])
-        if self.jitter.kind == "occurrence":
-            after_ms = self._slot_settled(after_ms)
-        elif self.jitter.kind == "job":
-            after_ms -= self._delay(0)
-        slot = self._next_slot(after_ms)
+        slot = self._next_slot(self._settled_to(after_ms))
         return None if slot is None else self._occurrence(slot)
 
     def previous_before(self, before_ms: int) -> Occurrence | None:
@@ -166,8 +162,8 @@ class Schedule:
 
     def dropped_between(self, after_ms: int, until_ms: int) -> tuple[DroppedSlot, ...]:
         """List the slots in ``(after_ms, until_ms]`` that the rules drop, also where no occurrence follows."""
-        first = max(after_ms, self._start - 1)
-        last = min(until_ms, self._end)
+        first = max(self._settled_to(after_ms), self._start - 1)
+        last = min(self._settled_to(until_ms), self._end)
         dropped = self._source.dropped_slots(first, last)
         if self._exclusions is not None and last > first:
             for start, end in self._exclusions.merged_spans(first, last):
@@ -176,8 +172,8 @@ class Schedule:
 
     def count_dropped(self, after_ms: int, until_ms: int) -> tuple[int, int]:
         """Count what ``dropped_between`` lists, by gaps and by calendars: ranges, not slots, so any outage is short."""
-        first = max(after_ms, self._start - 1)
-        last = min(until_ms, self._end)
+        first = max(self._settled_to(after_ms), self._start - 1)
+        last = min(self._settled_to(until_ms), self._end)
         in_gaps = sum(record.count for record in self._source.dropped_slots(first, last))
         if self._exclusions is None or last <= first:
             return in_gaps, 0
@@ -216,13 +212,22 @@ class Schedule:
             window_ms = min(window_ms, following[0] - slot_ms)
         return stable_hash("jitter", f"{self._job_id}@{slot_ms}") % window_ms
 
-    def _slot_settled(self, instant_ms: int) -> int:
-        """Return the last slot whose jittered instant has come: what is dropped after it is not reported yet."""
-        slot = self._previous_slot(instant_ms + 1)
-        if slot is not None and slot[0] + self._delay(slot[0]) > instant_ms:
-            slot = self._previous_slot(slot[0])
-            return self._start - 1 if slot is None else slot[0]
-        return instant_ms if slot is None else slot[0]
+    def _settled_to(self, instant_ms: int) -> int:
+        """Return the place on the axis of slots behind which nothing has come yet at an instant.
+
+        It does not depend on calendars: what is dropped behind it is reported later, and nothing before it again.
+        """
+        if self.jitter.kind == "none":
+            return instant_ms
+        if self.jitter.kind == "job":
+            return instant_ms - self._delay(0)
+        slot = self._source.previous_slot(min(instant_ms, self._end) + 1)
+        if slot is None or slot[0] < self._start:
+            return instant_ms
+        come_ms = slot[0] + self._delay(slot[0])
+        if come_ms < instant_ms:
+            return instant_ms
+        return slot[0] if come_ms == instant_ms else slot[0] - 1
 
     def _held_over(self, instant_ms: int) -> int:
         """1 if the latest slot up to an instant is delayed past it."""
@@ -243,6 +248,8 @@ class Schedule:
             span = self._excluded(slot[0])
             if span is None:
                 return (slot[0], slot[1], dropped)
+            # What has no instant is no less dropped inside a span.
+            dropped += self._source.dropped_slots(slot[0], min(span[1] - 1, self._end))
             if len(dropped) < DROPPED_LISTED_MAX:
                 dropped += self._excluded_records(slot[0], min(span[1], self._end + 1))
             else:
@@ -273,11 +280,14 @@ class Schedule:
         return tuple(records)
 
     def _fold(self, dropped: tuple[DroppedSlot, ...], first_ms: int, end_ms: int) -> tuple[DroppedSlot, ...]:
-        """Past the listing bound a whole span is added to the last record's count."""
-        last = dropped[-1]
-        more = last.count + self._source.count_slots(first_ms - 1, end_ms - 1)
-        folded = DroppedSlot(local=last.local, at_ms=last.at_ms, reason=last.reason, count=more)
-        return (*dropped[:-1], folded)
+        """Past the listing bound a whole span is added to the count of the last record of a calendar."""
+        for at in range(len(dropped) - 1, -1, -1):
+            last = dropped[at]
+            if last.reason == "calendar":
+                more = last.count + self._source.count_slots(first_ms - 1, end_ms - 1)
+                folded = DroppedSlot(local=last.local, at_ms=last.at_ms, reason=last.reason, count=more)
+                return (*dropped[:at], folded, *dropped[at + 1 :])
+        return dropped + self._excluded_records(first_ms, end_ms)
 
     def _count_slots(self, after_ms: int, until_ms: int) -> int:
         after_ms, until_ms = max(after_ms, self._start - 1), min(until_ms, self._end)

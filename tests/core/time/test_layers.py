@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streams.core.time import (
@@ -120,6 +120,63 @@ def test_walking_reports_each_dropped_slot_once(ms: Any, zone: str, gap: Any, ji
     assert schedule.count_dropped(start, end) == (counts["gap"], counts["calendar"])
     assert len({record.local for record in walked}) == len(walked)
     assert bool(walked) == (gap == "skip" or zone == "Pacific/Apia")
+
+
+@settings(deadline=None, max_examples=300)
+@example(
+    spec=CronSpec("*/5 1-3 * * *", "Europe/Berlin"),
+    days=frozenset(range(25, 30)),
+    nights=(),
+    zone="UTC",
+    jitter=Jitter(),
+    cut=0,
+)
+@example(
+    spec=CronSpec("30 2 * * *", "Europe/Berlin", "skip"),
+    days=frozenset({27, 28}),
+    nights=(),
+    zone="Europe/Berlin",
+    jitter=Jitter("occurrence", 200_000),
+    cut=4 * 86_400_000,
+)
+@given(
+    spec=st.sampled_from(
+        [CronSpec("30 2 * * *", "Europe/Berlin", "skip"), CronSpec("*/5 1-3 * * *", "Europe/Berlin"), *SPECS]
+    ),
+    days=st.frozensets(st.integers(25, 31), max_size=5),
+    nights=st.sampled_from([(), ("* 2 * * *",), ("* * * * *",), ("FREQ=WEEKLY;BYDAY=SU",)]),
+    zone=st.sampled_from(["Europe/Berlin", "UTC", "Asia/Tokyo"]),
+    jitter=st.sampled_from([Jitter(), Jitter("job", 200_000), Jitter("occurrence", 200_000)]),
+    cut=st.integers(0, 9 * 86_400_000),
+)
+def test_whoever_begins_in_the_middle_hears_the_rest_and_nothing_twice(
+    *, spec: ScheduleSpec, days: frozenset[int], nights: tuple[str, ...], zone: str, jitter: Jitter, cut: int
+) -> None:
+    """R8: an owner whose cursor is recomputed recorded everything up to a moment, and goes on from there.
+
+    With a jitter for each occurrence it heard again of all that was dropped since the last run, and what was dropped
+    for having no instant inside an excluded span was heard by nobody.
+    """
+    march = START + 152 * 86_400_000  # 2027-03-25, three days before the change in Berlin
+    dates = tuple(f"2027-03-{day}" for day in sorted(days))
+    closed = (CalendarSpec("c", zone, dates=dates, rules=nights),)
+    bare = compile_schedule(spec, job_id="job-1", jitter=jitter)
+    schedule = compile_schedule(spec, job_id="job-1", jitter=jitter, calendars=closed)
+    middle, end = march + cut, march + 12 * 86_400_000
+
+    def counts(records: list[DroppedSlot]) -> tuple[int, int]:
+        gap, calendar = (sum(r.count for r in records if r.reason == reason) for reason in ("gap", "calendar"))
+        return gap, calendar
+
+    last = schedule.latest_in(middle, end)
+    if last is None:
+        return
+    heard = counts(reported(schedule, middle, last.at_ms))
+    assert heard == schedule.count_dropped(middle, last.at_ms)
+    assert heard[1] == bare.count_between(middle, last.at_ms) - schedule.count_between(middle, last.at_ms)
+    before, whole = schedule.count_dropped(march, middle), schedule.count_dropped(march, last.at_ms)
+    assert (before[0] + heard[0], before[1] + heard[1]) == whole
+    assert counts(list(schedule.dropped_between(march, last.at_ms))) == whole
 
 
 def test_every_local_slot_ends_in_one_record(ms: Any) -> None:

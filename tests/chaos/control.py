@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.chaos.harness import clock
@@ -55,7 +56,9 @@ class Control:
             return
         self._order = None
         self.write("hit", order=order["id"], step=step, action=order["action"], **self.at_hand)
-        os.kill(os.getpid(), ACTIONS[order["action"]])
+        # To this very thread, which then takes not one step more. Sent to the process, the signal goes to any of its
+        # threads, and this one may have taken the step before that one has stopped them all.
+        signal.pthread_kill(threading.get_ident(), ACTIONS[order["action"]])
 
     def write(self, what: str, **fields: object) -> None:
         """Add a line to the journal; it is with the kernel when this returns."""

@@ -50,6 +50,7 @@ from streams.core.validate import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streams.core.state import Job, KeyUse
     from streams.core.time import CalendarSpec
     from streams.core.time import Schedule as CompiledSchedule
 
@@ -254,6 +255,23 @@ def bulk_key_fields(key: str | None, body: bytes, *belongs_to: str) -> KeyFields
     fields = msgspec.json.decode(body)
     rest = {name: value for name, value in fields.items() if name not in ("cursor", "dryRun")}
     return key_fields(key, msgspec.json.encode(rest), *belongs_to)
+
+
+def earlier_use(job: Job, keyed: KeyFields) -> KeyUse | None:
+    """Give what a job remembers of an earlier try of this very call, whose answer may have been lost.
+
+    Raises Problem where the key was used with another body.
+    """
+    use = job.key_use(keyed["key"]) if keyed else None
+    if use is not None and use.body != keyed["body"]:
+        raise key_of_another_body()
+    return use
+
+
+def key_of_another_body() -> Problem:
+    """Return the refusal of a key that was used with another body."""
+    detail = "Idempotency-Key: was used with another body; send the first body again, or another key."
+    return Problem("idempotency_conflict", detail, field="Idempotency-Key")
 
 
 def standing(body: JobBody) -> Literal["", "active", "paused"]:

@@ -20,6 +20,7 @@ from api.definitions import (
     check_job_id,
     check_name,
     correlation_id_of_key,
+    earlier_use,
     read_instant,
 )
 from api.dispatch.calls import Failure
@@ -224,17 +225,9 @@ def _command(
 
 
 def _done_already(job: Job, keyed: KeyFields) -> UndoJob | None:
-    """Give how the job was before an earlier try of this very call, whose answer may have been lost: it remembers.
-
-    Raises Problem where the key was used with another body.
-    """
-    use = job.key_use(keyed["key"]) if keyed else None
-    if use is None:
-        return None
-    if use.body != keyed["body"]:
-        detail = "Idempotency-Key: was used with another body; send the first body again, or another key."
-        raise Problem("idempotency_conflict", detail, field="Idempotency-Key")
-    return read_memo(job.state.job_id, use.memo)
+    """Give how the job was before an earlier try of this call; raises Problem as `earlier_use` does."""
+    use = earlier_use(job, keyed)
+    return None if use is None else read_memo(job.state.job_id, use.memo)
 
 
 def _before(job: Job, action: BulkAction) -> UndoJob:

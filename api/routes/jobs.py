@@ -25,6 +25,7 @@ from api.definitions import (
     define,
     job_id_of_key,
     key_fields,
+    key_of_another_body,
     patch,
     read_instant,
     standing,
@@ -160,7 +161,7 @@ async def change(call: HttpCall) -> web.Response:
         use = job.key_use(keyed["key"]) if keyed else None
         if use is not None:
             if use.body != keyed["body"]:
-                raise _key_of_another_body()
+                raise key_of_another_body()
             return _unchanged(job, use.version, [])
         reply, warnings = await _change_once(call, job, job.definition, body, expected, keyed=keyed)
         if reply is None:
@@ -297,12 +298,7 @@ def _other_body(job_id: str, *, named: bool) -> Problem:
     if named:
         detail = f"jobId: {job_id!r} exists with another definition; use PUT to replace it, or another id."
         return Problem("job_exists", detail, field="jobId")
-    return _key_of_another_body()
-
-
-def _key_of_another_body() -> Problem:
-    detail = "Idempotency-Key: was used with another body; send the first body again, or another key."
-    return Problem("idempotency_conflict", detail, field="Idempotency-Key")
+    return key_of_another_body()
 
 
 ROUTES: Final = (

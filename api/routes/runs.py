@@ -17,6 +17,7 @@ from api.definitions import (
     bulk_key_fields,
     check_job_id,
     check_name,
+    earlier_use,
     key_fields,
     read_instant,
     replay_id_of_run,
@@ -306,16 +307,10 @@ def _of_job(job: Job, keys: list[_DeadKey]) -> list[_DeadRun]:
 
 
 def _taken_already(job: Job, keyed: KeyFields) -> list[_DeadKey] | None:
-    """Give what an earlier try of this call took of the job; None if there was none.
-
-    Raises Problem where the key was used with another body.
-    """
-    use = job.key_use(keyed["key"]) if keyed else None
+    """Give what an earlier try of this call took of the job; None if there was none. Raises as `earlier_use` does."""
+    use = earlier_use(job, keyed)
     if use is None:
         return None
-    if use.body != keyed["body"]:
-        detail = "Idempotency-Key: was used with another body; send the first body again, or another key."
-        raise Problem("idempotency_conflict", detail, field="Idempotency-Key")
     return _MEMO.decode(zlib.decompress(use.memo)) if use.memo else []
 
 

@@ -585,6 +585,16 @@ async def test_a_transaction_in_flight_is_no_stall_it_has_its_own_bounds(owned: 
 # --- the pace ---
 
 
+async def halted(owned: Any, *partitions: int) -> None:
+    """Take partitions over, with nothing left to sweep, and stop the loop: the test asks its parts itself."""
+    await owned.assign(*partitions)
+    await owned.active(*partitions)
+    owned.task.cancel()
+    await asyncio.gather(owned.task, return_exceptions=True)
+    for shard in owned.owner.shards.values():
+        shard._zone_sweep.done = True
+
+
 @pytest.mark.parametrize(("decisions", "pause_ms"), [(0, 0.0), (4, 0.2), (400, 20.0), (800, 40.0), (100_000, 40.0)])
 async def test_commits_follow_at_once_when_idle_and_batches_grow_when_busy(
     owned: Any, decisions: int, pause_ms: float
@@ -596,13 +606,8 @@ async def test_commits_follow_at_once_when_idle_and_batches_grow_when_busy(
 
 
 async def test_the_decisions_of_a_turn_are_shared_out_among_busy_partitions(owned: Any, make_job: Any) -> None:
-    await owned.assign(0, 1)
-    await owned.active(0, 1)
+    await halted(owned, 0, 1)
     total = owned.settings.scheduler.tick_commands_max
-    owned.task.cancel()
-    await asyncio.gather(owned.task, return_exceptions=True)
-    for shard in owned.owner.shards.values():
-        shard._zone_sweep.done = True
     owned.owner._share_out()
     assert {shard.decisions_share for shard in owned.owner.shards.values()} == {total}
     for partition in (0, 1):
@@ -629,14 +634,10 @@ async def test_inputs_alone_wait_a_little_while_runs_of_other_partitions_are_due
     waited_ms: int,
     deciding: set[int],
 ) -> None:
-    await owned.assign(0, 1)
-    await owned.active(0, 1)
-    owned.task.cancel()
-    await asyncio.gather(owned.task, return_exceptions=True)
+    await halted(owned, 0, 1)
     owner = owned.owner
     now_ms = owner._runtime.monotonic_ms()
-    first, second = owner.shards[0], owner.shards[1]
-    first._zone_sweep.done = second._zone_sweep.done = True
+    second = owner.shards[1]
     due_at_ms = second.clock.now_ms(now_ms) + due_in_ms
     monkeypatch.setattr(second, "next_collect_ms", lambda: due_at_ms)
     monkeypatch.setattr(second, "urgent", lambda at_ms: second.clock.now_ms(at_ms) >= due_at_ms)
@@ -649,16 +650,11 @@ async def test_inputs_alone_wait_a_little_while_runs_of_other_partitions_are_due
 async def test_the_loop_sleeps_until_waiting_inputs_have_their_turn(
     owned: Any, make_job: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await owned.assign(0, 1)
-    await owned.active(0, 1)
-    owned.task.cancel()
-    await asyncio.gather(owned.task, return_exceptions=True)
+    await halted(owned, 0, 1)
     owner = owned.owner
     now_ms = owner._runtime.monotonic_ms()
     owner._runtime = msgspec.structs.replace(owner._runtime, monotonic_ms=lambda: now_ms)
     owner._next_commit_ms = 0.0
-    for shard in owner.shards.values():
-        shard._zone_sweep.done = True
     due_at_ms = owner.shards[1].clock.now_ms(now_ms) + COMMIT_MS - 2
     monkeypatch.setattr(owner.shards[1], "next_collect_ms", lambda: due_at_ms)
     owned.deliver(0, 0, define(make_job, on(0)))
@@ -710,12 +706,8 @@ async def test_a_queue_at_its_bound_is_not_offered(owned: Any, make_job: Any) ->
 async def test_the_loop_sleeps_while_its_inputs_are_held_for_a_calendar(
     owned: Any, make_job: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await owned.assign(0)
-    await owned.active(0)
-    owned.task.cancel()
-    await asyncio.gather(owned.task, return_exceptions=True)
+    await halted(owned, 0)
     shard = owned.owner.shards[0]
-    shard._zone_sweep.done = True
     owned.deliver(0, 0, define(make_job, on(0)))
     owned.owner._next_commit_ms = 0.0
     assert owned.owner._wait_ms() == 0.0

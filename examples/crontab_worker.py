@@ -43,18 +43,7 @@ async def run_command(run: horolog.Run) -> dict[str, Any]:
     if payload.get("user") not in (None, account):
         message = f"the command is for {payload['user']}, this worker runs as {account}"
         raise horolog.PermanentFailure(message)
-    environment = environment_of(payload)
-    process = await asyncio.create_subprocess_exec(
-        environment["SHELL"],
-        "-c",
-        payload["command"],
-        env=environment,
-        cwd=environment["HOME"] if os.path.isdir(environment["HOME"]) else "/",  # noqa: ASYNC240,PTH112 - a local folder
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,  # so that what the command has started can be ended with it
-    )
+    process = await start(payload)
     try:
         output, _ = await process.communicate(payload.get("stdin", "").encode())
     finally:
@@ -64,6 +53,32 @@ async def run_command(run: horolog.Run) -> dict[str, Any]:
         message = f"exit {process.returncode}: {text}"
         raise RuntimeError(message)
     return {"exit": 0, "output": text}
+
+
+async def start(payload: dict[str, Any]) -> asyncio.subprocess.Process:
+    """Start the payload's command; a cancel that comes meanwhile ends it too, with all that it has started."""
+    starting = asyncio.ensure_future(spawn(payload))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await end(await starting)
+        raise
+
+
+async def spawn(payload: dict[str, Any]) -> asyncio.subprocess.Process:
+    """Start the payload's command in a session of its own, so that its children can be ended with it."""
+    environment = environment_of(payload)
+    return await asyncio.create_subprocess_exec(
+        environment["SHELL"],
+        "-c",
+        payload["command"],
+        env=environment,
+        cwd=environment["HOME"] if os.path.isdir(environment["HOME"]) else "/",  # noqa: ASYNC240,PTH112 - a local folder
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
 
 
 async def end(process: asyncio.subprocess.Process) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -158,6 +159,23 @@ def test_a_door_that_refuses_closes_what_was_open_and_what_comes(pair: Pair, net
     with closing(late), suppress(ConnectionError):
         assert late.recv(1) == b""
     assert door.counts["refused"] == 1
+
+
+def test_a_connection_that_was_just_being_opened_is_closed_as_well(
+    network: Network, door: Door, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_connection = asyncio.open_connection
+
+    async def opened_late(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        streams = await open_connection(host, port)
+        await door.wait_change()
+        return streams
+
+    monkeypatch.setattr(asyncio, "open_connection", opened_late)
+    pair = Pair(door, listener)
+    network.obey(door, Rule(refuse=True))
+    pair.closed()
+    assert door.counts["closed"] == 1
 
 
 def test_a_broker_that_is_not_there_is_counted(door: Door, listener: socket.socket) -> None:

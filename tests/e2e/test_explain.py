@@ -43,9 +43,15 @@ def test_ran(stack: Any, client: horolog.Client, name: str) -> None:
     run = take(stack, client, name)
     client.complete(run.run_id, run.lease_token, result={"done": True})
 
-    # Proofs are looked for in the log for some seconds only; on a slow machine it may take a second question.
-    stack.until(lambda: all(condition["evidence"] for condition in stack.explained(run.run_id)["conditions"]))
-    answer = stack.explained(run.run_id)
+    # Proofs are looked for in the log for some seconds only; on a slow machine it may take more than one question.
+    answers: list[dict[str, Any]] = []
+
+    def proven() -> bool:
+        answers.append(stack.explained(run.run_id))
+        return all(condition["evidence"] for condition in answers[-1]["conditions"])
+
+    stack.until(proven)
+    answer = answers[-1]
 
     assert answer["situation"] == "ran"
     assert all(marks(answer))

@@ -155,6 +155,10 @@ class Door:
             writer.transport.abort()
             return
         connection = _Connection(self, writer, far_writer)
+        if self._rule.refuse:  # since a moment ago: it was not yet among those that the rule closed
+            self.counts["closed"] += 1
+            connection.end()
+            return
         self._connections.add(connection)
         try:
             await connection.run(reader, far_reader)

@@ -80,10 +80,38 @@ async def test_a_cancel_ends_the_command_and_its_children(example: ModuleType, t
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     async with WorkerTest(example.worker) as test:
-        running = test.start("crontab-command", payload=payload_of(f"@daily echo on; sleep 600 > {pipe}; true"))
+        running = test.start("crontab-command", payload=payload_of(f"@daily echo on; sleep 60 > {pipe}; true"))
         # Opening waits until the child has the other end, reading until nobody has it any more.
         file = await asyncio.wait_for(asyncio.to_thread(open, pipe, "rb"), WAIT_SECONDS)
         running.cancel()
+        rest = await asyncio.wait_for(asyncio.to_thread(file.read), WAIT_SECONDS)
+        file.close()
+        result = await running.result()
+
+    assert (result.outcome, rest) == ("cancelled", b"")
+
+
+async def test_a_cancel_while_the_command_starts_ends_it_too(
+    example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    started, go_on = asyncio.Event(), asyncio.Event()
+    spawn = asyncio.create_subprocess_exec
+
+    async def slow_to_return(*arguments: Any, **options: Any) -> asyncio.subprocess.Process:
+        process = await spawn(*arguments, **options)
+        started.set()
+        await go_on.wait()
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slow_to_return)
+    async with WorkerTest(example.worker) as test:
+        running = test.start("crontab-command", payload=payload_of(f"@daily sleep 60 > {pipe}; true"))
+        file = await asyncio.wait_for(asyncio.to_thread(open, pipe, "rb"), WAIT_SECONDS)
+        await asyncio.wait_for(started.wait(), WAIT_SECONDS)
+        running.cancel()
+        go_on.set()
         rest = await asyncio.wait_for(asyncio.to_thread(file.read), WAIT_SECONDS)
         file.close()
         result = await running.result()

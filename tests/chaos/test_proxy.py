@@ -168,13 +168,16 @@ def test_a_connection_that_was_just_being_opened_is_closed_as_well(
 
     async def opened_late(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         streams = await open_connection(host, port)
-        await door.wait_change()
+        while door.rule is OPEN:
+            await door.wait_change()
         return streams
 
     monkeypatch.setattr(asyncio, "open_connection", opened_late)
     pair = Pair(door, listener)
     network.obey(door, Rule(refuse=True))
     pair.closed()
+    pair.client.close()
+    pair.broker.close()
     assert door.counts["closed"] == 1
 
 

@@ -164,6 +164,8 @@ class Sealer:
                 leased=header.leased,
                 deadline_ms=header.deadline_ms,
                 ready=header.ready,
+                concurrency_key=header.concurrency_key,
+                weight=header.weight,
                 previous=previous,
             )
         )
@@ -193,12 +195,13 @@ class Sealer:
 def index_header(job: Job, open_runs_max: int) -> IndexHeader:
     """Return what the store's indexes hold for a job."""
     state = job.state
+    key, weight = state.concurrency_key, state.concurrency_weight
     ready = tuple(
-        ReadyKey(state.tenant, state.queue, LANES.index(run.lane), run.due_at_ms, run.run_id, state.job_id)
+        ReadyKey(state.tenant, state.queue, LANES.index(run.lane), run.due_at_ms, run.run_id, state.job_id, key, weight)
         for run in ready_runs(state)
     )
     deadline = deadline_ms(job, open_runs_max=open_runs_max)
-    return IndexHeader(deadline, ready, state.tenant, state.queue, pending(state), leased(state))
+    return IndexHeader(deadline, ready, state.tenant, state.queue, pending(state), leased(state), key, weight)
 
 
 def _sized(job_id: str, encode: Callable[[_S], bytes], value: _S) -> bytes:

@@ -27,6 +27,12 @@ JOB_ID_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Tenants, queues and tasks: they stand in URL paths and in metric labels."""
 
+CONCURRENCY_KEY_PATTERN: Final = JOB_ID_PATTERN
+"""They stand in URL paths, and may well be the id of something: customer:42."""
+
+CONCURRENCY_WEIGHT_MAX: Final = 100
+"""One byte of the tallies' keys; who needs finer parts scales the limit."""
+
 PAYLOAD_BYTES_MAX: Final = 64 * 1024
 """DESIGN section 8; larger payloads belong in object storage, with their address in the payload."""
 
@@ -77,3 +83,12 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     end_at_ms: int | None = None
     max_runs: int = 0
     """How many occurrences may ever be opened; 0 is no bound."""
+    concurrency_key: str = ""
+    """Leased runs with the same key count against its limit, whatever their job and queue; empty: none."""
+    concurrency_weight: int = 0
+    """Units of the limit that one run takes; 0 counts as 1."""
+
+    @property
+    def concurrency_units(self) -> int:
+        """What one run takes of the limit of its key; 0 without a key."""
+        return (self.concurrency_weight or 1) if self.concurrency_key else 0

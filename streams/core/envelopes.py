@@ -188,10 +188,20 @@ class QueueRunning(msgspec.Struct, frozen=True, kw_only=True):
     waiting: bool
 
 
+class KeyRunning(msgspec.Struct, frozen=True, kw_only=True):
+    """How busy one concurrency key is in one partition."""
+
+    tenant: str
+    key: str
+    units: int
+    weight: int
+    """The largest weight of a run that waits for a worker in the owner's process; 0: none waits."""
+
+
 class OwnerView(msgspec.Struct, frozen=True, kw_only=True):
     """Topic `owners`: who acts for a partition, where its queries are answered, and what counts against limits there.
 
-    The counts are those of tenants and queues that have a limit; what is left out is zero.
+    The counts are those of tenants, queues and concurrency keys that have a limit; what is left out is zero.
     """
 
     partition: int
@@ -202,3 +212,4 @@ class OwnerView(msgspec.Struct, frozen=True, kw_only=True):
     since_ms: int
     pending: tuple[TenantPending, ...] = ()
     running: tuple[QueueRunning, ...] = ()
+    keys: tuple[KeyRunning, ...] = ()

@@ -258,6 +258,10 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     """When this version came: the definition was accepted, changed or deleted."""
     keys: tuple[KeyUse, ...] = ()
     """Newest last."""
+    concurrency_key: str = ""
+    """Of the definition in force; kept here, since leased runs of a deleted job count too."""
+    concurrency_weight: int = 0
+    """Units of the key's limit that each leased run takes; 0 without a key."""
 
 
 class Job(msgspec.Struct, frozen=True):

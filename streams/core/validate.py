@@ -10,7 +10,14 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from streams.core.definition import JOB_ID_PATTERN, LABELS_MAX, NAME_PATTERN, PAYLOAD_BYTES_MAX
+from streams.core.definition import (
+    CONCURRENCY_KEY_PATTERN,
+    CONCURRENCY_WEIGHT_MAX,
+    JOB_ID_PATTERN,
+    LABELS_MAX,
+    NAME_PATTERN,
+    PAYLOAD_BYTES_MAX,
+)
 from streams.core.state import OPEN_RUNS_MAX
 from streams.core.time import InvalidSchedule, Jitter, OneOffSpec, Window, validate_spec
 
@@ -136,10 +143,21 @@ def _check_policies(definition: Definition) -> None:
     if definition.jitter_kind != "none" and not definition.jitter_ms:
         raise InvalidDefinition("jitter_ms", f"1 to {JITTER_MS_MAX} under jitter_kind {definition.jitter_kind!r}")
     _check_range("max_runs", definition.max_runs, 0, MAX_RUNS_MAX)
+    _check_concurrency(definition)
     if len(definition.calendars) > CALENDARS_MAX:
         raise InvalidDefinition("calendars", f"{len(definition.calendars)} calendars, at most {CALENDARS_MAX}")
     if len(set(definition.calendars)) != len(definition.calendars):
         raise InvalidDefinition("calendars", "names a calendar twice")
+
+
+def _check_concurrency(definition: Definition) -> None:
+    key = definition.concurrency_key
+    if key and not CONCURRENCY_KEY_PATTERN.fullmatch(key):
+        allowed = "1 to 128 of letters, digits, '.', '_', ':' and '-', first a letter or digit"
+        raise InvalidDefinition("concurrency_key", allowed)
+    _check_range("concurrency_weight", definition.concurrency_weight, 0, CONCURRENCY_WEIGHT_MAX)
+    if definition.concurrency_weight and not key:
+        raise InvalidDefinition("concurrency_weight", "has no effect without a concurrency_key")
 
 
 def _check_window(definition: Definition) -> None:

@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from streams.core.commands import CancelRun, Complete, Define, Delete, Fail, Grant, Heartbeat, LeaseRun, Pause, Release, ReplayRun, Reply, Resume, SkipSlot, StartBackfill, StopBackfill, Trigger, Wake
 from streams.core.definition import Definition as JobDefinition, Retry
-from streams.core.envelopes import Answer, Cause, CommandBatch, DeadLetter, Demand, HistoryEntry as HistoryRecord, LeaseView, Marker as LedgerMarker, Offer, Offers, OwnerView, QueueDemand, QueueRunning, ReplyBatch, TenantPending
+from streams.core.envelopes import Answer, Cause, CommandBatch, DeadLetter, Demand, HistoryEntry as HistoryRecord, KeyRunning, LeaseView, Marker as LedgerMarker, Offer, Offers, OwnerView, QueueDemand, QueueRunning, ReplyBatch, TenantPending
 from streams.core.events import BackfillEnded, BackfillMoved, BackfillStarted, CursorMoved, CursorNoted, DeadRunReplayed, JobCheckpoint, JobDefined, JobDeleted, JobEdited, JobFinished, JobForgotten, JobPaused, JobResumed, KeyUsed, LeaseExpired, LeaseGranted, LeaseReleased, LeaseRenewed, OccurrencesMissed, OccurrencesSkipped, RunCancelRequested, RunCancelled, RunDied, RunFailed, RunOpened, RunRetried, RunSkipped, RunSucceeded, RunUnheld, SlotSkipRequested
 from streams.core.state import Backfill, ClosedRun, EndedAttempt, JobState, KeyUse, Lease, OpenRun, Pause as JobPause
 from streams.core.time.specs import CalendarIntervalSpec as CalendarIntervalSchedule, CronSpec as CronSchedule, DroppedSlot, IntervalSpec as IntervalSchedule, LocalOneOffSpec as LocalOneOffSchedule, OneOffSpec as OneOffSchedule, RRuleSpec as RRuleSchedule
@@ -347,8 +347,8 @@ def encode_JobDefinition(value: JobDefinition) -> bytes:
             _Lane_WRITE[value.lane],
             _JitterKind_WRITE[value.jitter_kind],
             _rest_of_JobDefinition(value)
-            if value.timeout_ms or value.start_deadline_ms or value.jitter_ms or value.labels or value.calendars or value.start_at_ms is not None or value.end_at_ms is not None or value.max_runs
-            else b'\0\0\0\0\0\0\0\0\0',
+            if value.timeout_ms or value.start_deadline_ms or value.jitter_ms or value.labels or value.calendars or value.start_at_ms is not None or value.end_at_ms is not None or value.max_runs or value.concurrency_key or value.concurrency_weight
+            else b'\0\0\0\0\0\0\0\0\0\0\0',
         )
     )
 
@@ -365,6 +365,9 @@ def _rest_of_JobDefinition(value: JobDefinition) -> bytes:
             b"\0" if (x7 := value.end_at_ms) is None else b"\2" + NUMBERS[x7],
             NUMBERS[value.max_runs],
             b"\0",
+            NUMBERS[len(x8 := value.concurrency_key.encode())],
+            x8,
+            NUMBERS[value.concurrency_weight],
         )
     )
 
@@ -434,8 +437,8 @@ def decode_JobDefinition(data: bytes, at: int) -> tuple[JobDefinition, int]:
     at += 1
     jitter_kind_ = _JitterKind_READ[data[at]]
     at += 1
-    if data[at : at + 9] == b'\0' * 9:
-        return JobDefinition(job_id=job_id_, tenant=tenant_, queue=queue_, name=name_, task=task_, schedule=schedule_, payload=payload_, content_type=content_type_, retry=retry_, catch_up=catch_up_, overlap=overlap_, concurrent_runs_max=concurrent_runs_max_, lane=lane_, jitter_kind=jitter_kind_), at + 9
+    if data[at : at + 11] == b'\0' * 11:
+        return JobDefinition(job_id=job_id_, tenant=tenant_, queue=queue_, name=name_, task=task_, schedule=schedule_, payload=payload_, content_type=content_type_, retry=retry_, catch_up=catch_up_, overlap=overlap_, concurrent_runs_max=concurrent_runs_max_, lane=lane_, jitter_kind=jitter_kind_), at + 11
     if (number := SMALL[data[at]]) is not None:
         at += 1
     elif (number := DURATIONS[data[at : at + 3]]) is not None:
@@ -506,7 +509,18 @@ def decode_JobDefinition(data: bytes, at: int) -> tuple[JobDefinition, int]:
         raise ValueError("a union has no such branch")
     else:
         at += 1
-    return JobDefinition(job_id=job_id_, tenant=tenant_, queue=queue_, name=name_, task=task_, schedule=schedule_, payload=payload_, content_type=content_type_, retry=retry_, catch_up=catch_up_, overlap=overlap_, concurrent_runs_max=concurrent_runs_max_, lane=lane_, jitter_kind=jitter_kind_, timeout_ms=timeout_ms_, start_deadline_ms=start_deadline_ms_, jitter_ms=jitter_ms_, labels=labels_, calendars=calendars_, start_at_ms=start_at_ms_, end_at_ms=end_at_ms_, max_runs=max_runs_), at
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    concurrency_key_ = data[at : (at := at + size)].decode()
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    concurrency_weight_ = number
+    return JobDefinition(job_id=job_id_, tenant=tenant_, queue=queue_, name=name_, task=task_, schedule=schedule_, payload=payload_, content_type=content_type_, retry=retry_, catch_up=catch_up_, overlap=overlap_, concurrent_runs_max=concurrent_runs_max_, lane=lane_, jitter_kind=jitter_kind_, timeout_ms=timeout_ms_, start_deadline_ms=start_deadline_ms_, jitter_ms=jitter_ms_, labels=labels_, calendars=calendars_, start_at_ms=start_at_ms_, end_at_ms=end_at_ms_, max_runs=max_runs_, concurrency_key=concurrency_key_, concurrency_weight=concurrency_weight_), at
 
 
 def encode_Define(value: Define) -> bytes:
@@ -2370,8 +2384,8 @@ def encode_JobState(value: JobState) -> bytes:
             NUMBERS[value.missed_until_ms],
             array_bytes([NUMBERS[item] for item in x10]) if (x10 := value.skip_at_ms) else b"\0",
             _rest_of_JobState(value)
-            if value.skips_total or value.pause is not None or value.dead or value.backfills or value.backfills_ended or value.forget_at_ms or value.checkpoint_at_ms or value.updated_at_ms or value.keys or value.calendars
-            else b'\0\0\0\0\0\0\0\0\0\0',
+            if value.skips_total or value.pause is not None or value.dead or value.backfills or value.backfills_ended or value.forget_at_ms or value.checkpoint_at_ms or value.updated_at_ms or value.keys or value.calendars or value.concurrency_key or value.concurrency_weight
+            else b'\0\0\0\0\0\0\0\0\0\0\0\0',
         )
     )
 
@@ -2390,6 +2404,9 @@ def _rest_of_JobState(value: JobState) -> bytes:
             array_bytes([encode_KeyUse(item) for item in x15]) if (x15 := value.keys) else b"\0",
             NUMBERS[len(x16 := value.calendars.encode())],
             x16,
+            NUMBERS[len(x17 := value.concurrency_key.encode())],
+            x17,
+            NUMBERS[value.concurrency_weight],
         )
     )
 
@@ -2534,8 +2551,8 @@ def decode_JobState(data: bytes, at: int) -> tuple[JobState, int]:
         skip_at_ms_, at = read_array(data, at, read_long)
     else:
         at += 1
-    if data[at : at + 10] == b'\0' * 10:
-        return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_), at + 10
+    if data[at : at + 12] == b'\0' * 12:
+        return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_), at + 12
     if (number := SMALL[data[at]]) is not None:
         at += 1
     else:
@@ -2596,7 +2613,18 @@ def decode_JobState(data: bytes, at: int) -> tuple[JobState, int]:
         size >>= 1
         at += 1
     calendars_ = data[at : (at := at + size)].decode()
-    return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_, skips_total=skips_total_, pause=pause_, dead=dead_, backfills=backfills_, backfills_ended=backfills_ended_, forget_at_ms=forget_at_ms_, checkpoint_at_ms=checkpoint_at_ms_, updated_at_ms=updated_at_ms_, keys=keys_, calendars=calendars_), at
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    concurrency_key_ = data[at : (at := at + size)].decode()
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    concurrency_weight_ = number
+    return JobState(job_id=job_id_, tenant=tenant_, queue=queue_, status=status_, version=version_, request_hash=request_hash_, create_hash=create_hash_, created_version=created_version_, created_at_ms=created_at_ms_, created_next_at_ms=created_next_at_ms_, next_at_ms=next_at_ms_, decided_to_ms=decided_to_ms_, occurrences_total=occurrences_total_, zone_data=zone_data_, open=open_, closed=closed_, lease_token_last=lease_token_last_, last_lease_at_ms=last_lease_at_ms_, next_notes=next_notes_, next_dropped=next_dropped_, missed_until_ms=missed_until_ms_, skip_at_ms=skip_at_ms_, skips_total=skips_total_, pause=pause_, dead=dead_, backfills=backfills_, backfills_ended=backfills_ended_, forget_at_ms=forget_at_ms_, checkpoint_at_ms=checkpoint_at_ms_, updated_at_ms=updated_at_ms_, keys=keys_, calendars=calendars_, concurrency_key=concurrency_key_, concurrency_weight=concurrency_weight_), at
 
 
 def encode_LedgerMarker(value: LedgerMarker) -> bytes:
@@ -5137,6 +5165,44 @@ def decode_QueueRunning(data: bytes, at: int) -> tuple[QueueRunning, int]:
     return QueueRunning(tenant=tenant_, queue=queue_, running=running_, waiting=waiting_), at
 
 
+def encode_KeyRunning(value: KeyRunning) -> bytes:
+    return b"".join(
+        (
+            TEXTS[value.tenant],
+            NUMBERS[len(x1 := value.key.encode())],
+            x1,
+            NUMBERS[value.units],
+            NUMBERS[value.weight],
+        )
+    )
+
+
+def decode_KeyRunning(data: bytes, at: int) -> tuple[KeyRunning, int]:
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    tenant_ = WORDS[data[at : (at := at + size)]]
+    if (size := data[at]) & 129:
+        size, at = read_length(data, at)
+    else:
+        size >>= 1
+        at += 1
+    key_ = data[at : (at := at + size)].decode()
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    units_ = number
+    if (number := SMALL[data[at]]) is not None:
+        at += 1
+    else:
+        number, at = read_long(data, at)
+    weight_ = number
+    return KeyRunning(tenant=tenant_, key=key_, units=units_, weight=weight_), at
+
+
 def encode_OwnerView(value: OwnerView) -> bytes:
     return b"".join(
         (
@@ -5149,6 +5215,7 @@ def encode_OwnerView(value: OwnerView) -> bytes:
             NUMBERS[value.since_ms],
             array_bytes([encode_TenantPending(item) for item in x2]) if (x2 := value.pending) else b"\0",
             array_bytes([encode_QueueRunning(item) for item in x3]) if (x3 := value.running) else b"\0",
+            array_bytes([encode_KeyRunning(item) for item in x4]) if (x4 := value.keys) else b"\0",
         )
     )
 
@@ -5199,7 +5266,12 @@ def decode_OwnerView(data: bytes, at: int) -> tuple[OwnerView, int]:
         running_, at = read_array(data, at, decode_QueueRunning)
     else:
         at += 1
-    return OwnerView(partition=partition_, generation=generation_, member_id=member_id_, transactional_id=transactional_id_, query_url=query_url_, since_ms=since_ms_, pending=pending_, running=running_), at
+    keys_: tuple[KeyRunning, ...] = ()
+    if data[at]:
+        keys_, at = read_array(data, at, decode_KeyRunning)
+    else:
+        at += 1
+    return OwnerView(partition=partition_, generation=generation_, member_id=member_id_, transactional_id=transactional_id_, query_url=query_url_, since_ms=since_ms_, pending=pending_, running=running_, keys=keys_), at
 
 
 def encode_DeadLetter(value: DeadLetter) -> bytes:

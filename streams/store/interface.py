@@ -39,6 +39,9 @@ NAME_BYTES_MAX: Final = 255
 """The length of a tenant or queue is one byte of the index header; names are at most 100 characters
 (streams.core.definition)."""
 
+WEIGHT_MAX: Final = 255
+"""A weight is one byte of the index header; definitions may have 100 (streams.core.definition)."""
+
 COUNTED_MAX: Final = 0xFFFF
 """A count of one job is two bytes of the index header; a thousand times the open runs that a job may have."""
 
@@ -114,6 +117,10 @@ class ReadyKey(NamedTuple):
     due_at_ms: int
     run_id: str
     job_id: str
+    concurrency_key: str = ""
+    weight: int = 0
+    """What the run takes of its key's limit; 0 without a key. Both stand here so that a run need not be decoded to see
+    whether it may be offered."""
 
     @property
     def line(self) -> ReadyLine:
@@ -121,13 +128,16 @@ class ReadyKey(NamedTuple):
         return ReadyLine(self.tenant, self.queue, self.lane)
 
     def encode(self) -> bytes:
-        """Give the sortable key: line, due time (8 bytes, big-endian), run id, NUL, job id.
+        """Give the sortable key: line, due time (8 bytes, big-endian), run id, NUL, job id; then NUL, weight, NUL, key.
 
         Raises ValueError on NUL in a name, or a lane or time out of range. Written out, as every grant calls it.
         """
-        tenant, queue, lane, due_at_ms, run_id, job_id = self
+        tenant, queue, lane, due_at_ms, run_id, job_id, key, weight = self
         head, tail = f"{tenant}\0{queue}\0".encode(), f"{run_id}\0{job_id}".encode()
-        if head.count(0) != 2 or tail.count(0) != 1:
+        nuls = 1
+        if key:
+            tail, nuls = b"%b\0%d\0%b" % (tail, weight, key.encode()), 3
+        if head.count(0) != 2 or tail.count(0) != nuls:
             raise ValueError(f"NUL in a name or id: {self!r}")
         try:
             return head + _LINE_TAIL.pack(lane, due_at_ms) + tail
@@ -140,8 +150,12 @@ class ReadyKey(NamedTuple):
         try:
             tenant, queue, rest = key.split(_NUL, 2)
             lane, due_at_ms = _LINE_TAIL.unpack_from(rest)
-            run, job = rest[_LINE_TAIL.size :].split(_NUL)
-            return cls(tenant.decode(), queue.decode(), lane, due_at_ms, run.decode(), job.decode())
+            run, job, *bounded = rest[_LINE_TAIL.size :].split(_NUL)
+            plain = (tenant.decode(), queue.decode(), lane, due_at_ms, run.decode(), job.decode())
+            if not bounded:
+                return cls(*plain)
+            weight, concurrency_key = bounded
+            return cls(*plain, concurrency_key.decode(), int(weight))
         except (struct.error, ValueError) as error:
             raise ValueError(f"not a ready key: {key!r}") from error
 
@@ -152,12 +166,17 @@ def line_prefix_of(ready_key: bytes) -> bytes:
 
 
 class Counted(NamedTuple):
-    """What one job adds to the counts of its tenant and of its queue, in encoded parts."""
+    """What one job adds to the counts of its tenant, of its queue and of its concurrency key, in encoded parts."""
 
     tenant: bytes = b""
     queue: bytes = b""
     pending: int = 0
     leased: int = 0
+    key: bytes = b""
+    weight: int = 0
+    """What each of its runs takes of the key's limit, from 1; 0 without a key."""
+    ready: int = 0
+    """Runs that wait for a worker, of a job with a key; not encoded, since the ready keys say it."""
 
 
 COUNTS_NOTHING: Final = Counted()
@@ -175,11 +194,14 @@ class IndexHeader(msgspec.Struct, frozen=True):
     """See streams.core.counted; added up per tenant."""
     leased: int = 0
     """Runs that a worker holds; added up per queue."""
+    concurrency_key: str = ""
+    weight: int = 0
+    """Of each run, against the limit of the key; 0 without one."""
 
     @property
     def counted(self) -> Counted:
         """What this job adds to the counts."""
-        return Counted(self.tenant.encode(), self.queue.encode(), self.pending, self.leased)
+        return _counted(self)
 
     def encode(self) -> bytes:
         """Give the bytes for the ledger's Kafka header and for the prefix of the stored state."""
@@ -188,14 +210,25 @@ class IndexHeader(msgspec.Struct, frozen=True):
     @classmethod
     def decode(cls, data: bytes) -> IndexHeader:
         """Read an encoded header, also from the start of a longer value. Raises ValueError."""
-        deadline_ms, keys, (tenant, queue, pending, leased), _ = unpack_header(data)
+        deadline_ms, keys, counted, _ = unpack_header(data)
         ready = tuple(ReadyKey.decode(key) for key in keys)
-        return cls(deadline_ms, ready, tenant.decode(), queue.decode(), pending, leased)
+        tenant, queue, pending, leased, concurrency_key, weight, _ = counted
+        return cls(
+            deadline_ms, ready, tenant.decode(), queue.decode(), pending, leased, concurrency_key.decode(), weight
+        )
+
+
+def _counted(said: IndexHeader | LedgerChange) -> Counted:
+    tenant, queue = said.tenant.encode(), said.queue.encode()
+    if not said.concurrency_key:
+        return Counted(tenant, queue, said.pending, said.leased)
+    key, ready = said.concurrency_key.encode(), len(said.ready)
+    return Counted(tenant, queue, said.pending, said.leased, key, said.weight, ready)
 
 
 def pack_header(deadline_ms: int | None, ready_keys: Sequence[bytes], counted: Counted = COUNTS_NOTHING) -> bytes:
     """Encode a header from encoded parts. Raises ValueError for a negative deadline, too long a name or a bad count."""
-    tenant, queue, pending, leased = counted
+    tenant, queue, pending, leased, concurrency_key, weight, _ = counted
     if len(tenant) > NAME_BYTES_MAX or len(queue) > NAME_BYTES_MAX:
         raise ValueError(f"of tenant and queue at most {NAME_BYTES_MAX} bytes fit: {tenant[:40]!r}, {queue[:40]!r}")
     if not (0 <= pending <= COUNTED_MAX and 0 <= leased <= COUNTED_MAX):
@@ -211,6 +244,10 @@ def pack_header(deadline_ms: int | None, ready_keys: Sequence[bytes], counted: C
     body = tenant + queue
     if ready_keys:
         body += b"".join([_KEY_LENGTH.pack(len(key)) + key for key in ready_keys])
+    if concurrency_key:
+        if not 1 <= weight <= WEIGHT_MAX:
+            raise ValueError(f"a weight is from 1 to {WEIGHT_MAX}, not {weight}")
+        body += b"%c%b" % (weight, concurrency_key)
     length, count = _HEADER_FIXED.size + len(body), len(ready_keys)
     return _HEADER_FIXED.pack(length, stored_ms, count, pending, leased, len(queue), len(tenant)) + body
 
@@ -236,6 +273,10 @@ def unpack_header(data: bytes) -> tuple[int | None, tuple[bytes, ...], Counted, 
             at += size
     except struct.error as error:
         raise ValueError(f"not an index header: {data[:40]!r}") from error
+    if length > at + 1 and length <= len(data):
+        # Only a job with a concurrency key has more behind its ready keys: the weight, one byte, and the key.
+        counted = counted._replace(key=data[at + 1 : length], weight=data[at], ready=count)
+        at = length
     if at != length or at > len(data) or stored_ms < _NO_DEADLINE:
         raise ValueError(f"not an index header: {data[:40]!r}")
     return deadline_ms, tuple(keys), counted, length
@@ -271,11 +312,13 @@ class LedgerChange(msgspec.Struct, frozen=True):
     queue: str = ""
     pending: int = 0
     leased: int = 0
+    concurrency_key: str = ""
+    weight: int = 0
 
     @property
     def counted(self) -> Counted:
         """What the new state adds to the counts."""
-        return Counted(self.tenant.encode(), self.queue.encode(), self.pending, self.leased)
+        return _counted(self)
 
 
 class LedgerRecord(NamedTuple):

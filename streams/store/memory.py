@@ -232,4 +232,13 @@ class MemoryStore:
 
 
 def _header_of(change: LedgerChange) -> IndexHeader:
-    return IndexHeader(change.deadline_ms, change.ready, change.tenant, change.queue, change.pending, change.leased)
+    return IndexHeader(
+        change.deadline_ms,
+        change.ready,
+        change.tenant,
+        change.queue,
+        change.pending,
+        change.leased,
+        change.concurrency_key,
+        change.weight,
+    )

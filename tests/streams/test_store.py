@@ -98,7 +98,10 @@ def test_ready_keys_sort_by_line_then_due_time_then_run() -> None:
 
 
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
-ready_keys = st.builds(ReadyKey, names, names, st.integers(0, 255), st.integers(0, 2**63 - 1), names, names)
+plain_keys = st.builds(ReadyKey, names, names, st.integers(0, 255), st.integers(0, 2**63 - 1), names, names)
+bounded = st.just(("", 0)) | st.tuples(names.filter(bool), st.integers(1, 100))
+"""A concurrency key and a weight, or none."""
+ready_keys = st.builds(lambda key, more: key._replace(concurrency_key=more[0], weight=more[1]), plain_keys, bounded)
 
 
 @given(ready_keys)
@@ -110,11 +113,16 @@ def test_a_ready_key_survives_encoding_and_gives_its_line(key: ReadyKey) -> None
 counts = st.tuples(st.integers(0, 65_535), st.integers(0, 65_535))
 
 
-@given(st.none() | st.integers(0, 2**62), st.lists(ready_keys, max_size=5, unique=True), names, names, counts)
+@given(st.none() | st.integers(0, 2**62), st.lists(ready_keys, max_size=5, unique=True), names, names, counts, bounded)
 def test_an_index_header_survives_encoding_also_as_a_prefix(
-    deadline: int | None, keys: list[ReadyKey], tenant: str, queue: str, counts: tuple[int, int]
+    deadline: int | None,
+    keys: list[ReadyKey],
+    tenant: str,
+    queue: str,
+    counts: tuple[int, int],
+    more: tuple[str, int],
 ) -> None:
-    header = IndexHeader(deadline, tuple(keys), tenant, queue, *counts)
+    header = IndexHeader(deadline, tuple(keys), tenant, queue, *counts, *more)
 
     assert IndexHeader.decode(header.encode()) == header
     assert IndexHeader.decode(header.encode() + b"the state") == header
@@ -130,6 +138,7 @@ def test_an_index_header_survives_encoding_also_as_a_prefix(
         ReadyKey("a", "q", 256, 1, "r", "j"),
         ReadyKey("a", "q", -1, 1, "r", "j"),
         ReadyKey("a", "q", 0, -1, "r", "j"),
+        ReadyKey("a", "q", 0, 1, "r", "j", "k\0", 1),
     ],
 )
 def test_a_ready_key_that_would_not_sort_or_split_is_refused(key: ReadyKey) -> None:
@@ -423,7 +432,8 @@ def changes(draw: st.DrawFn) -> LedgerChange:
     if kind == "definition":
         return LedgerChange(job, definition=draw(st.none() | st.binary(max_size=4)))
     waits = draw(st.lists(st.tuples(st.sampled_from(LINES), times), max_size=3, unique=True))
-    keys = tuple(ReadyKey(*line, due, f"run{due}", job) for line, due in waits)
+    bound = draw(st.sampled_from([("", 0), ("k", 1), ("k", 3), ("l", 2)]))
+    keys = tuple(ReadyKey(*line, due, f"run{due}", job, *bound) for line, due in waits)
     return LedgerChange(
         job,
         state=draw(st.binary(max_size=8)),
@@ -433,6 +443,8 @@ def changes(draw: st.DrawFn) -> LedgerChange:
         queue=draw(st.sampled_from(["b", "c"])),
         pending=draw(st.integers(0, 3)),
         leased=draw(st.integers(0, 3)),
+        concurrency_key=bound[0],
+        weight=bound[1],
     )
 
 

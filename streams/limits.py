@@ -3,10 +3,11 @@
 Topic `config` says what they are. What counts against them is exact for the partitions that this process owns, and what
 topic `owners` last said for the others: each owner tells its counts of limited tenants and queues about every second.
 
-A tenant's cap on what is pending needs no more than that. A queue's bound on running runs would be broken by two owners
-that grant in the same second, so it is divided among the processes in which runs of the queue wait. A share falls at
-once, and grows only when all others have had the time to hear why; also from nothing, when runs begin to wait. A
-process without others has all of it.
+A tenant's cap on what is pending needs no more than that. A bound on running runs, of a queue or of a concurrency key,
+would be broken by two owners that grant in the same second, so it is divided among the processes in which such runs
+wait. A share falls at once, and grows only when all others have had the time to hear why; also from nothing, when runs
+begin to wait. A process without others has all of it. Runs of a key may have a weight; then what is divided is whole
+lots of the largest weight that waits anywhere, or no process might ever have room for such a run.
 
 Pure: time comes in as an argument.
 """
@@ -14,18 +15,19 @@ Pure: time comes in as an argument.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from schemas.codec import Undecodable, decode
-from streams.core.envelopes import QueueRunning, TenantPending
+from streams.core.envelopes import KeyRunning, QueueRunning, TenantPending
 from streams.demand import DemandTable
 from streams.offer_book import LANES
 from streams.store.interface import ReadyLine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streams.core.envelopes import OwnerView
+    from streams.offer_book import OfferBook
     from streams.store.interface import Store
 
 TELL_EVERY_MS: Final = 1_000
@@ -41,8 +43,14 @@ TURN_MS: Final = 10_000
 TOLD_MAX: Final = 2_000
 """Tenants, and queues, in the word of one partition: 100 KB. Beyond it the largest counts are told."""
 
+KEYS_TOLD_MAX: Final = 1_000
+"""Concurrency keys: another 230 KB at most, so that the record stays below what a broker takes."""
+
 TENANT_PREFIX: Final = "tenant|"
 QUEUE_PREFIX: Final = "queue|"
+KEY_PREFIX: Final = "concurrency|"
+
+_KINDS: Final[tuple[tuple[str, Literal["queue", "key"]], ...]] = ((QUEUE_PREFIX, "queue"), (KEY_PREFIX, "key"))
 
 _ALL_DUE_MS: Final = 2**62
 """Later than any due time."""
@@ -50,7 +58,29 @@ _ALL_DUE_MS: Final = 2**62
 _Queue = tuple[str, str]
 """(tenant, queue)."""
 
-_Word = tuple[tuple[TenantPending, ...], tuple[QueueRunning, ...]]
+
+class Group(NamedTuple):
+    """Runs with one bound: those of a queue, or those with a concurrency key."""
+
+    kind: Literal["queue", "key"]
+    tenant: str
+    name: str
+
+
+class Said(NamedTuple):
+    """What the owner of a partition said of a group."""
+
+    running: int
+    weight: int
+    """The largest weight that waits in its process; 0: none waits."""
+
+
+class Word(NamedTuple):
+    """What is told of a partition."""
+
+    pending: tuple[TenantPending, ...] = ()
+    running: tuple[QueueRunning, ...] = ()
+    keys: tuple[KeyRunning, ...] = ()
 
 
 class Limits:
@@ -60,20 +90,22 @@ class Limits:
         self.own_name = ""
         """The transactional id of this process, by which others know it."""
         self._pending_max: dict[str, int] = {}
-        self._running_max: dict[_Queue, int] = {}
+        self._running_max: dict[Group, int] = {}
         self._views: dict[int, OwnerView] = {}
         self._pending: dict[str, dict[int, int]] = {}
         """Tenant to partition to what its owner said last."""
-        self._running: dict[_Queue, dict[int, QueueRunning]] = {}
-        self._told: dict[int, _Word] = {}
+        self._running: dict[Group, dict[int, Said]] = {}
+        self._told: dict[int, Word] = {}
         self._stores: Mapping[int, Store] = {}
+        self._books: Sequence[OfferBook] = ()
         self._now_ms = 0.0
         self._wall_ms = 0
         self._rooms: dict[str, int] = {}
-        self._running_rooms: dict[_Queue, int] = {}
-        self._waiting: set[_Queue] = set()
-        """Bounded queues of which runs wait here, as it is told."""
-        self._shares: dict[_Queue, _Trough] = {}
+        self._running_rooms: dict[Group, int] = {}
+        self._offer_rooms: dict[Group, int] = {}
+        self._waiting: dict[Group, int] = {}
+        """Of which bounded groups runs wait here, and the largest weight of these, as it is told."""
+        self._shares: dict[Group, _Trough] = {}
 
     # What is heard
 
@@ -81,12 +113,14 @@ class Limits:
         """Follow a record of topic `config`. One that cannot be read changes nothing."""
         if key.startswith(TENANT_PREFIX):
             self._set(self._pending_max, key.removeprefix(TENANT_PREFIX), value, "pending_max")
-        elif key.startswith(QUEUE_PREFIX):
-            tenant, _, queue = key.removeprefix(QUEUE_PREFIX).partition("|")
-            self._set(self._running_max, (tenant, queue), value, "running_max")
+            return
+        for prefix, kind in _KINDS:
+            if key.startswith(prefix):
+                tenant, _, name = key.removeprefix(prefix).partition("|")
+                self._set(self._running_max, Group(kind, tenant, name), value, "running_max")
 
     @staticmethod
-    def _set(limits: dict[Any, int], name: str | _Queue, value: bytes | None, field: str) -> None:
+    def _set(limits: dict[Any, int], name: str | Group, value: bytes | None, field: str) -> None:
         try:
             limit = None if value is None else decode(value).record[field]
         except (Undecodable, KeyError):
@@ -102,57 +136,71 @@ class Limits:
         if before is not None:
             for tenant in before.pending:
                 self._pending[tenant.tenant].pop(partition, None)
-            for queue in before.running:
-                self._running[queue.tenant, queue.queue].pop(partition, None)
+            for group, _ in _said(before):
+                self._running[group].pop(partition, None)
         if view is None:
             return
         self._views[partition] = view
         for tenant in view.pending:
             self._pending.setdefault(tenant.tenant, {})[partition] = tenant.pending
-        for queue in view.running:
-            self._running.setdefault((queue.tenant, queue.queue), {})[partition] = queue
+        for group, said in _said(view):
+            self._running.setdefault(group, {})[partition] = said
 
     # What is told
 
     def has_news(self, partition: int, store: Store) -> bool:
         """Tell whether a partition's counts differ from its last word."""
-        return self._word(store) != self._told.get(partition, ((), ()))
+        return self._word(store) != self._told.get(partition, Word())
 
-    def word(self, partition: int, store: Store) -> _Word:
+    def word(self, partition: int, store: Store) -> Word:
         """Give what to tell of a partition now."""
         self._told[partition] = word = self._word(store)
         return word
 
-    def _word(self, store: Store) -> _Word:
+    def _word(self, store: Store) -> Word:
         pending = [
             TenantPending(tenant=tenant, pending=count)
             for tenant in self._pending_max
             if (count := store.tallies.pending(tenant))
         ]
-        running = [
-            QueueRunning(tenant=key[0], queue=key[1], running=count, waiting=key in self._waiting)
-            for key in self._running_max
-            if (count := store.tallies.leased(*key)) or key in self._waiting
-        ]
-        if len(pending) > TOLD_MAX or len(running) > TOLD_MAX:
+        running: list[QueueRunning] = []
+        keys: list[KeyRunning] = []
+        for group in self._running_max:
+            count, weight = _running(store, group), self._waiting.get(group, 0)
+            if not count and not weight:
+                continue
+            kind, tenant, name = group
+            if kind == "queue":
+                running.append(QueueRunning(tenant=tenant, queue=name, running=count, waiting=weight > 0))
+            else:
+                keys.append(KeyRunning(tenant=tenant, key=name, units=count, weight=weight))
+        if max(len(pending), len(running)) > TOLD_MAX or len(keys) > KEYS_TOLD_MAX:
             pending = sorted(pending, key=lambda told: -told.pending)[:TOLD_MAX]
             running = sorted(running, key=lambda told: -told.running)[:TOLD_MAX]
-        return tuple(pending), tuple(running)
+            keys = sorted(keys, key=lambda told: -told.units)[:KEYS_TOLD_MAX]
+        return Word(tuple(pending), tuple(running), tuple(keys))
 
     # What is left
 
-    def begin_turn(self, stores: Mapping[int, Store], now_ms: float, wall_ms: int) -> None:
+    def begin_turn(
+        self, stores: Mapping[int, Store], now_ms: float, wall_ms: int, books: Sequence[OfferBook] = ()
+    ) -> None:
         """Count anew: what the last turn took stands in the stores by now, or was rolled back."""
-        self._stores, self._now_ms, self._wall_ms = stores, now_ms, wall_ms
+        self._stores, self._now_ms, self._wall_ms, self._books = stores, now_ms, wall_ms, books
         self._rooms.clear()
         self._running_rooms.clear()
+        self._offer_rooms.clear()
 
     def note_waiting(self) -> None:
-        """Notice in which bounded queues runs wait here; called each TELL_EVERY_MS."""
-        self._waiting = {key for key in self._running_max if any(_waits(store, key) for store in self._stores.values())}
+        """Notice of which bounded groups runs wait here; called each TELL_EVERY_MS."""
+        self._waiting = {}
+        for group, bound in self._running_max.items():
+            weight = max((_waits(store, group, bound) for store in self._stores.values()), default=0)
+            if weight:
+                self._waiting[group] = weight
         self._running_rooms.clear()
-        for key in self._running_max:
-            self._running_room(key)
+        for group in self._running_max:
+            self._running_room(group)
 
     def admits(self, tenant: str) -> bool:
         """Take a place under a tenant's cap on what is pending; False where there is none."""
@@ -174,58 +222,95 @@ class Limits:
         """Give a tenant's cap."""
         return self._pending_max.get(tenant)
 
-    def may_run(self, tenant: str, queue: str) -> bool:
-        """Take a place under a queue's bound on running runs; False where there is none."""
-        key = (tenant, queue)
-        if key not in self._running_max:
-            return True
-        room = self._running_room(key)
-        if room > 0:
-            self._running_rooms[key] = room - 1
-        return room > 0
+    def may_run(self, tenant: str, queue: str, key: str = "", weight: int = 1) -> Group | None:
+        """Take a place under the bounds of a run's queue and key; give the one that has none, and take nothing."""
+        if not self._running_max:
+            return None
+        wanted = [(Group("queue", tenant, queue), 1)]
+        if key:
+            wanted.append((Group("key", tenant, key), weight))
+        wanted = [(group, units) for group, units in wanted if group in self._running_max]
+        for group, units in wanted:
+            if self._running_room(group) < units:
+                return group
+        for group, units in wanted:
+            self._running_rooms[group] -= units
+        return None
 
-    def _running_room(self, key: _Queue) -> int:
-        room = self._running_rooms.get(key)
+    def key_bound(self, tenant: str, key: str) -> int | None:
+        """Give the limit of a concurrency key; None: it has none."""
+        return self._running_max.get(Group("key", tenant, key))
+
+    def key_room(self, tenant: str, key: str) -> int:
+        """Give how many units may be offered of a key that has a limit: no more are offered than may start."""
+        return self._offer_room(Group("key", tenant, key))
+
+    def offered(self, tenant: str, key: str, units: int) -> None:
+        """Take what was offered from the room of its key."""
+        group = Group("key", tenant, key)
+        if group in self._running_max:
+            self._offer_rooms[group] = self._offer_room(group) - units
+
+    def _offer_room(self, group: Group) -> int:
+        room = self._offer_rooms.get(group)
         if room is None:
-            room = self._running_rooms[key] = self._count_running_room(key)
+            under_way = sum(book.units_offered(group.tenant, group.name) for book in self._books)
+            room = self._offer_rooms[group] = self._running_room(group) - under_way
         return room
 
-    def _count_running_room(self, key: _Queue) -> int:
+    def _running_room(self, group: Group) -> int:
+        room = self._running_rooms.get(group)
+        if room is None:
+            room = self._running_rooms[group] = self._count_running_room(group)
+        return room
+
+    def _count_running_room(self, group: Group) -> int:
         """Give the lesser of what all leave free and what this process's share leaves."""
-        own = sum(store.tallies.leased(*key) for store in self._stores.values())
+        own = sum(_running(store, group) for store in self._stores.values())
         elsewhere: dict[str, int] = {}
         waiting = {self.own_name}
-        for partition, said in self._running.get(key, {}).items():
+        lot = max(1, self._waiting.get(group, 0))
+        for partition, said in self._running.get(group, {}).items():
             if partition not in self._stores:
                 name = self._views[partition].transactional_id
                 elsewhere[name] = elsewhere.get(name, 0) + said.running
-                if said.waiting:
+                if said.weight:
                     waiting.add(name)
-        bound = self._running_max[key]
-        free = bound - own - sum(elsewhere.values())
-        share = self._shares.get(key)
+                    lot = max(lot, said.weight)
+        bound = self._running_max[group]
+        share = self._shares.get(group)
         if share is None:
-            share = self._shares[key] = _Trough()
+            share = self._shares[group] = _Trough()
         to_share = bound - sum(count for name, count in elsewhere.items() if name not in waiting)
         if self._alone():
             share.set(to_share, self._now_ms)
-            return max(0, free)
-        present = self._share(to_share, sorted(waiting)) if key in self._waiting else 0
-        share.set(present, self._now_ms)
-        return max(0, min(free, share.at(self._now_ms) - own))
+            return max(0, bound - own - sum(elsewhere.values()))
+        shares = self._divided(to_share, sorted(waiting), lot)
+        share.set(shares[self.own_name] if group in self._waiting else 0, self._now_ms)
+        # Another process may have taken its share since it told what it runs, and one that lost its share may run more.
+        taken = sum(
+            max(elsewhere.get(name, 0), shares.get(name, 0)) for name in {*elsewhere, *waiting} - {self.own_name}
+        )
+        return max(0, min(bound - own - taken, share.at(self._now_ms) - own))
 
     def _alone(self) -> bool:
         return all(p in self._stores or view.transactional_id == self.own_name for p, view in self._views.items())
 
-    def _share(self, total: int, names: list[str]) -> int:
-        """Give this process's part; `names` are all that share, itself among them."""
-        each, left = divmod(max(total, 0), len(names))
-        place = (names.index(self.own_name) + self._wall_ms // TURN_MS) % len(names)
-        return each + 1 if place < left else each
+    def _divided(self, total: int, names: list[str], lot: int) -> dict[str, int]:
+        """Give the part of each process; lots that are left over, and what is less than a lot, go round."""
+        lots, rest = divmod(max(total, 0), lot)
+        each, left = divmod(lots, len(names))
+        turn = self._wall_ms // TURN_MS
+        places = {name: (at + turn) % len(names) for at, name in enumerate(names)}
+        return {
+            name: lot * (each + 1 if place < left else each) + (rest if place == 0 else 0)
+            for name, place in places.items()
+        }
 
     def within(self, demand: DemandTable) -> DemandTable:
         """Give the demand without queues of which no more runs may start here."""
-        full = {key for key in self._running_max if self._running_room(key) <= 0}
+        bounded = [group for group in self._running_max if group.kind == "queue"]
+        full = {(group.tenant, group.name) for group in bounded if self._running_room(group) <= 0}
         return Narrowed(demand, full) if full else demand
 
 
@@ -276,6 +361,23 @@ class Narrowed(DemandTable):
         return len(self._demand)
 
 
-def _waits(store: Store, key: _Queue) -> bool:
-    lines: Iterable[ReadyLine] = (ReadyLine(*key, lane) for lane in range(len(LANES)))
-    return any(store.ready_line(line, _ALL_DUE_MS, 1) for line in lines)
+def _said(view: OwnerView) -> Iterator[tuple[Group, Said]]:
+    for queue in view.running:
+        yield Group("queue", queue.tenant, queue.queue), Said(queue.running, int(queue.waiting))
+    for key in view.keys:
+        yield Group("key", key.tenant, key.key), Said(key.units, key.weight)
+
+
+def _running(store: Store, group: Group) -> int:
+    """Give what the leased runs of a group take."""
+    kind, tenant, name = group
+    return store.tallies.leased(tenant, name) if kind == "queue" else store.tallies.units(tenant, name)
+
+
+def _waits(store: Store, group: Group, bound: int) -> int:
+    """Give the largest weight of a run of a group that waits; 0: none does. What is above the bound never starts."""
+    kind, tenant, name = group
+    if kind == "key":
+        return store.tallies.waiting_weight(tenant, name, bound)
+    lines: Iterable[ReadyLine] = (ReadyLine(tenant, name, lane) for lane in range(len(LANES)))
+    return int(any(store.ready_line(line, _ALL_DUE_MS, 1) for line in lines))

@@ -6,11 +6,12 @@ Every log line has a stable `event` name with structured fields; every metric is
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from streams.core.envelopes import DeadLetterCode
 from streams.core.events import (
     LeaseExpired,
     LeaseGranted,
@@ -23,11 +24,12 @@ from streams.core.events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streams.batch import Batch
     from streams.core.envelopes import HistoryEntry
     from streams.membership import Membership
+    from streams.overdue import Overdue
     from streams.takeover import Progress
     from streams.transaction import Outcome
 
@@ -37,56 +39,102 @@ _COMMIT_BUCKETS: Final = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.5, 1, 4
 PROGRESS_EVERY_S: Final = 2.0
 """Between two lines about one recovery; one that is quicker has none but its end."""
 
-METRICS: Final = {
-    "horolog_due_lateness_seconds": "Scheduled instant to grant, first attempts only.",
-    "horolog_runs_total": "Runs that ended, by outcome.",
-    "horolog_runs_skipped_total": "Occurrences that ended without a run, by reason.",
-    "horolog_runs_opened_total": "Occurrences, triggers and slots that became runs, by kind.",
-    "horolog_lease_grants_total": "Leases granted.",
-    "horolog_lease_expirations_total": "Leases that ended without a word.",
-    "horolog_commit_seconds": "Begin of a transaction to its commit.",
-    "horolog_decisions_total": "Commands and timers decided and committed.",
-    "horolog_transactions_failed_total": "Transactions that did not commit, by outcome.",
-    "horolog_partition_owned": "1 for each partition that this process acts for.",
-    "horolog_recovery_remaining_records": "Ledger records still to be read, by partition.",
-    "horolog_recovery_restored_records": "Ledger records that the take-over has read so far, by partition.",
-    "horolog_quarantined_jobs_total": "Jobs set aside because deciding about them failed.",
-    "horolog_dead_letters_total": "Inputs that could not be read or accepted, by code.",
-    "horolog_stalls_total": "Times that something stood still for longer than its bound; each ends the process.",
-    "horolog_clock_skew_seconds": "This machine's wall clock minus the broker's, the largest over the partitions.",
+
+class Row(NamedTuple):
+    """One metric."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    meaning: str
+
+
+METRICS: Final[Mapping[str, Row]] = {
+    "horolog_due_lateness_seconds": Row("histogram", (), "Scheduled instant to grant, first attempts only."),
+    "horolog_overdue_slot_seconds": Row(
+        "gauge", ("partition",), "Age of the oldest deadline that passed without its decision; grows if the loop hangs."
+    ),
+    "horolog_oldest_ready_run_seconds": Row(
+        "gauge", ("partition",), "How long the oldest run that is due and open has waited for a worker."
+    ),
+    "horolog_runs_total": Row("counter", ("outcome",), "Runs that ended, by outcome."),
+    "horolog_runs_skipped_total": Row("counter", ("reason",), "Occurrences that ended without a run, by reason."),
+    "horolog_runs_opened_total": Row("counter", ("kind",), "Occurrences, triggers and slots that became runs, by kind."),
+    "horolog_lease_grants_total": Row("counter", (), "Leases granted."),
+    "horolog_lease_expirations_total": Row("counter", (), "Leases that ended without a word."),
+    "horolog_commit_seconds": Row("histogram", (), "Begin of a transaction to its commit."),
+    "horolog_decisions_total": Row("counter", (), "Commands and timers decided and committed."),
+    "horolog_transactions_failed_total": Row("counter", ("outcome",), "Transactions that did not commit, by outcome."),
+    "horolog_topic_partitions": Row("gauge", (), "Partitions of the topics: each must have one owner."),
+    "horolog_partition_owned": Row("gauge", ("partition",), "1 for each partition that this process acts for."),
+    "horolog_group_member": Row("gauge", (), "1 while this process has its place in the consumer group."),
+    "horolog_recovery_remaining_records": Row(
+        "gauge", ("partition",), "Ledger records still to be read, by partition."
+    ),
+    "horolog_recovery_restored_records": Row(
+        "gauge", ("partition",), "Ledger records that the take-over has read so far, by partition."
+    ),
+    "horolog_quarantined_jobs_total": Row(
+        "counter", (), "Jobs set aside because deciding about them failed; again each minute while it fails."
+    ),
+    "horolog_dead_letters_total": Row("counter", ("code",), "Inputs that could not be read or accepted, by code."),
+    "horolog_stalls_total": Row(
+        "counter", (), "Times that a watchdog ended a process of this data directory; kept over restarts."
+    ),
+    "horolog_clock_skew_seconds": Row(
+        "gauge", (), "This machine's wall clock minus the broker's, the largest over the partitions."
+    ),
 }
 
 
 class SchedulerMetrics:
     """The Prometheus side of METRICS, in a registry of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, partitions: int = 0, stalls: int = 0) -> None:
+        """`partitions`: of the topics. `stalls`: what earlier processes of this data directory have counted."""
         self.registry = CollectorRegistry()
         self.lateness = self._histogram("horolog_due_lateness_seconds", _LATENESS_BUCKETS)
-        self.runs = self._counter("horolog_runs_total", "outcome")
-        self.skipped = self._counter("horolog_runs_skipped_total", "reason")
-        self.opened = self._counter("horolog_runs_opened_total", "kind")
+        self.overdue_slot = self._gauge("horolog_overdue_slot_seconds")
+        self.oldest_ready = self._gauge("horolog_oldest_ready_run_seconds")
+        self.runs = self._counter("horolog_runs_total")
+        self.skipped = self._counter("horolog_runs_skipped_total")
+        self.opened = self._counter("horolog_runs_opened_total")
         self.grants = self._counter("horolog_lease_grants_total")
         self.expirations = self._counter("horolog_lease_expirations_total")
         self.commit = self._histogram("horolog_commit_seconds", _COMMIT_BUCKETS)
         self.decisions = self._counter("horolog_decisions_total")
-        self.failed = self._counter("horolog_transactions_failed_total", "outcome")
-        self.owned = self._gauge("horolog_partition_owned", "partition")
-        self.remaining = self._gauge("horolog_recovery_remaining_records", "partition")
-        self.restored = self._gauge("horolog_recovery_restored_records", "partition")
+        self.failed = self._counter("horolog_transactions_failed_total")
+        self.partitions = self._gauge("horolog_topic_partitions")
+        self.partitions.set(partitions)
+        self.owned = self._gauge("horolog_partition_owned")
+        self.member = self._gauge("horolog_group_member")
+        self.remaining = self._gauge("horolog_recovery_remaining_records")
+        self.restored = self._gauge("horolog_recovery_restored_records")
         self.quarantined = self._counter("horolog_quarantined_jobs_total")
-        self.dead_letters = self._counter("horolog_dead_letters_total", "code")
+        self.dead_letters = self._counter("horolog_dead_letters_total")
+        for code in get_args(DeadLetterCode):  # a rate cannot see the first of a series that begins with it
+            self.dead_letters.labels(code)
         self.stalls = self._counter("horolog_stalls_total")
+        self.stalls.inc(stalls)
         self.skew = self._gauge("horolog_clock_skew_seconds")
 
+    def show(self, standing: Mapping[int, Overdue], *, is_member: bool) -> None:
+        """Take over how this process stands at the moment of a scrape: what it acts for, and how late it is."""
+        self.member.set(int(is_member))
+        for gauge in (self.owned, self.overdue_slot, self.oldest_ready):
+            gauge.clear()
+        for partition, overdue in standing.items():
+            self.owned.labels(str(partition)).set(1)
+            self.overdue_slot.labels(str(partition)).set(overdue.slot_ms / 1000)
+            self.oldest_ready.labels(str(partition)).set(overdue.ready_ms / 1000)
+
     def _histogram(self, name: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(name, METRICS[name], buckets=buckets, registry=self.registry)
+        return Histogram(name, METRICS[name].meaning, buckets=buckets, registry=self.registry)
 
-    def _counter(self, name: str, *labels: str) -> Counter:
-        return Counter(name, METRICS[name], labels, registry=self.registry)
+    def _counter(self, name: str) -> Counter:
+        return Counter(name, METRICS[name].meaning, METRICS[name].labels, registry=self.registry)
 
-    def _gauge(self, name: str, *labels: str) -> Gauge:
-        return Gauge(name, METRICS[name], labels, registry=self.registry)
+    def _gauge(self, name: str) -> Gauge:
+        return Gauge(name, METRICS[name].meaning, METRICS[name].labels, registry=self.registry)
 
 
 class ObservedOwner:
@@ -124,7 +172,6 @@ class ObservedOwner:
     def revoked(self, partitions: Sequence[int], waited_ms: float) -> None:
         """The group is about to move on."""
         self._failing = False
-        self._metrics.owned.clear()
         self._log.info("partitions_revoked", partitions=[*partitions], waited_ms=round(waited_ms, 1))
 
     def recovering(self, progress: Progress) -> None:
@@ -142,7 +189,6 @@ class ObservedOwner:
         for partition in partitions:
             self._told_s.pop(partition, None)
             self._metrics.remaining.labels(str(partition)).set(0)
-            self._metrics.owned.labels(str(partition)).set(1)
         self._log.info("partitions_ready", partitions=[*partitions], took_ms=round(took_ms, 1))
 
     def committed(self, batches: Sequence[Batch], took_ms: float) -> None:

@@ -5,6 +5,9 @@ within the look-ahead, opened or not. A candidate is offered to one gateway at a
 OFFER_TTL_MS goes elsewhere. Only hints are made here: a lost, late or doubled offer costs time and never a run, since
 the owner grants on the state that is true when the lease request arrives.
 
+A run whose concurrency key is full waits aside (streams.key_waits), so that the runs behind it are offered. It still
+counts for its line's head: of a line whose LINE_HEAD_MAX oldest runs all wait for keys, the others wait too.
+
 Pure: two clocks come in as arguments, broker time for due times and monotonic time for how long ago something was
 offered.
 """
@@ -16,12 +19,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from streams.core.envelopes import Offer, Offers
+from streams.key_waits import KeyWaits, Unbounded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streams.core.definition import Lane
     from streams.demand import DemandTable
+    from streams.key_waits import KeyRooms
 
 OFFER_TTL_MS: Final = 2_000
 """DESIGN section 7: an offer not taken within two seconds goes elsewhere."""
@@ -38,6 +43,11 @@ OUTSTANDING_BASE: Final = 16
 OFFERS_PER_PASS_MAX: Final = 4_000
 """Bound of one pass, so that a flood of ready runs cannot hold the loop."""
 
+KEYS_LOOK_MS: Final = 25
+"""How soon after a pass a full key is looked at again, if nothing else makes a pass: its room may come with time."""
+
+_UNBOUNDED: Final = Unbounded()
+
 _LONG_AGO: Final = -1e18
 """Of a gateway that let no offer lapse."""
 
@@ -53,6 +63,10 @@ class Candidate(NamedTuple):
     run_id: str
     job_id: str
     job_version: int
+    key: str = ""
+    """The concurrency key; empty: none."""
+    weight: int = 0
+    """What the run takes of the limit of its key."""
 
 
 class _Outstanding(NamedTuple):
@@ -60,6 +74,18 @@ class _Outstanding(NamedTuple):
     run_id: str
     gateway_id: str
     line: Line
+    key: str
+    units: int
+    """Of its key's limit, that nobody else is offered meanwhile; 0 for a run that is not due yet."""
+
+
+class _Moment(NamedTuple):
+    """What one pass goes by."""
+
+    now_ms: int
+    until_due_ms: int
+    monotonic_ms: float
+    rooms: KeyRooms
 
 
 class OfferBook:
@@ -78,6 +104,13 @@ class OfferBook:
         """Lines that had more to offer in the last pass than their gateways had room for."""
         self._lapsed: dict[str, float] = {}
         """Gateway to the monotonic time at which it last let an offer lapse."""
+        self._waits = KeyWaits()
+        self._let_go: set[str] = set()
+        """Runs in the heads that need not queue up for their key again."""
+        self._units: dict[tuple[str, str], int] = {}
+        """(tenant, key) to units of outstanding offers."""
+        self._look_at_keys_ms = 0
+        """When full keys are looked at again, by broker time."""
         self.truncated: set[Line] = set()
         """Lines whose head was cut: the store holds more than the book."""
 
@@ -110,11 +143,12 @@ class OfferBook:
         if known is not None and known[1] == candidate:
             return
         head = self._heads.setdefault(line, [])
-        if known is None and len(head) >= LINE_HEAD_MAX:
+        if known is None and self.length(line) >= LINE_HEAD_MAX:
             self.truncated.add(line)
             return
         if known is not None and known[1].job_version not in (0, candidate.job_version):
             self._forget_offer(candidate.run_id)  # of a version that nobody can lease any more
+        self._waits.remove(candidate.run_id)  # of a version, a line or a key that it no longer has
         self._candidates[candidate.run_id] = (line, candidate)
         if candidate.run_id not in self._outstanding:
             heapq.heappush(head, candidate)
@@ -131,6 +165,8 @@ class OfferBook:
     def _remove(self, run_id: str) -> None:
         """Forget a candidate and its offer: should it come back (released, retried), it is offered at once."""
         self._candidates.pop(run_id, None)
+        self._waits.remove(run_id)
+        self._let_go.discard(run_id)
         self._forget_offer(run_id)
 
     def _forget_offer(self, run_id: str) -> None:
@@ -143,8 +179,12 @@ class OfferBook:
         self._answered(run_id)
 
     def length(self, line: Line) -> int:
-        """Return how many candidates (some perhaps stale) the head of a line holds."""
-        return len(self._heads.get(line, ()))
+        """Return how many candidates (some perhaps stale) the head of a line holds, with those that wait for a key."""
+        return len(self._heads.get(line, ())) + self._waits.of_line(line)
+
+    def units_offered(self, tenant: str, key: str) -> int:
+        """Return how many units of a concurrency key's limit stand in offers that nobody answered yet."""
+        return self._units.get((tenant, key), 0)
 
     def next_due_ms(self, demand: DemandTable, lookahead_ms: int) -> int | None:
         """Return the earliest broker time at which a line with demand has something to offer.
@@ -157,17 +197,30 @@ class OfferBook:
             for line in self._heads
             if (line[0], line[1]) in wanted and self._heads[line] and line not in self._without_room
         ]
+        if self._waits.any_of(wanted):
+            times.append(self._look_at_keys_ms)
         return min(times, default=None)
 
-    def offers(self, demand: DemandTable, *, until_due_ms: int, now_monotonic_ms: float) -> Sequence[Offers]:
-        """Return new offers of runs due by `until_due_ms`: oldest first, lane by lane, rotating over gateways."""
+    def offers(
+        self,
+        demand: DemandTable,
+        *,
+        now_ms: int,
+        lookahead_ms: int,
+        now_monotonic_ms: float,
+        rooms: KeyRooms = _UNBOUNDED,
+    ) -> Sequence[Offers]:
+        """Return new offers of runs due within the look-ahead: oldest first, lane by lane, rotating over gateways."""
         self._expire(now_monotonic_ms)
         self._without_room.clear()
         made: dict[str, list[Offer]] = {}
         left = OFFERS_PER_PASS_MAX
         self._turn += 1
-        for queue in _rotated(sorted(demand.queues().items()), self._turn):
-            left = self._offer_queue(queue, until_due_ms, now_monotonic_ms, made, left)
+        wanted = demand.queues()
+        self._release_keys(rooms, wanted, now_ms)
+        moment = _Moment(now_ms, now_ms + lookahead_ms, now_monotonic_ms, rooms)
+        for queue in _rotated(sorted(wanted.items()), self._turn):
+            left = self._offer_queue(queue, moment, made, left)
         return [
             Offers(
                 gateway_id=gateway_id,
@@ -178,14 +231,21 @@ class OfferBook:
             for gateway_id, offers in made.items()
         ]
 
+    def _release_keys(self, rooms: KeyRooms, wanted: Mapping[tuple[str, str], object], now_ms: int) -> None:
+        """Put runs whose key has room now back into their lines."""
+        self._look_at_keys_ms = now_ms + KEYS_LOOK_MS
+        for line, candidate in self._waits.let_go(rooms, wanted):
+            self._let_go.add(candidate.run_id)
+            heapq.heappush(self._heads.setdefault(line, []), candidate)
+
     def _offer_queue(
         self,
         queue: tuple[tuple[str, str], list[tuple[str, int]]],
-        until_due_ms: int,
-        now_monotonic_ms: float,
+        moment: _Moment,
         made: dict[str, list[Offer]],
         left: int,
     ) -> int:
+        now_monotonic_ms, until_due_ms = moment.monotonic_ms, moment.until_due_ms
         (tenant, name), gateways = queue
         gateways = _rotated(gateways, self._turn)
         if self._lapsed:
@@ -198,26 +258,48 @@ class OfferBook:
             for gateway_id, slots in gateways:
                 room = OUTSTANDING_PER_SLOT * slots + OUTSTANDING_BASE
                 room = min(room - self._counts.get((gateway_id, line), 0), left)
-                for candidate in self._pop(line, head, until_due_ms, room):
-                    self._note(gateway_id, line, candidate.run_id, now_monotonic_ms)
+                for candidate in self._pop(line, head, moment, room):
+                    self._note(gateway_id, line, candidate, moment)
                     made.setdefault(gateway_id, []).append(_offer(line, candidate))
                     left -= 1
             if left and head and head[0].due_at_ms <= until_due_ms:
                 self._without_room.add(line)
         return left
 
-    def _pop(self, line: Line, head: list[Candidate], until_due_ms: int, room: int) -> Iterable[Candidate]:
+    def _pop(self, line: Line, head: list[Candidate], moment: _Moment, room: int) -> Iterable[Candidate]:
         """Take the oldest offerable candidates; entries that were removed or replaced since are dropped here."""
-        while room > 0 and head and head[0].due_at_ms <= until_due_ms:
+        while room > 0 and head and head[0].due_at_ms <= moment.until_due_ms:
             candidate = heapq.heappop(head)
-            current = self._candidates.get(candidate.run_id)
-            if current != (line, candidate) or candidate.run_id in self._outstanding:
+            run_id = candidate.run_id
+            current = self._candidates.get(run_id)
+            if current != (line, candidate) or run_id in self._outstanding:
+                continue
+            if candidate.key and (run_id in self._waits or self._must_wait(line, candidate, moment.rooms)):
                 continue
             room -= 1
             yield candidate
 
-    def _note(self, gateway_id: str, line: Line, run_id: str, now_monotonic_ms: float) -> None:
-        outstanding = _Outstanding(now_monotonic_ms, run_id, gateway_id, line)
+    def _must_wait(self, line: Line, candidate: Candidate, rooms: KeyRooms) -> bool:
+        """Put a run aside whose key has no room, or behind others of its key that wait."""
+        tenant, key = line[0], candidate.key
+        bound = rooms.key_bound(tenant, key)
+        is_let_go = candidate.run_id in self._let_go
+        self._let_go.discard(candidate.run_id)
+        if bound is None:
+            return False
+        if candidate.weight <= rooms.key_room(tenant, key) and (is_let_go or not self._waits.queue_up(tenant, key)):
+            return False
+        self._waits.add(line, candidate, bound)
+        return True
+
+    def _note(self, gateway_id: str, line: Line, candidate: Candidate, moment: _Moment) -> None:
+        run_id, key = candidate.run_id, candidate.key
+        # A run that is not due yet takes nothing from one that is.
+        units = candidate.weight if key and candidate.due_at_ms <= moment.now_ms else 0
+        if units:
+            self._units[line[0], key] = self._units.get((line[0], key), 0) + units
+            moment.rooms.offered(line[0], key, units)
+        outstanding = _Outstanding(moment.monotonic_ms, run_id, gateway_id, line, key, units)
         self._outstanding[run_id] = outstanding
         self._by_age.append(outstanding)
         self._counts[gateway_id, line] = self._counts.get((gateway_id, line), 0) + 1
@@ -233,6 +315,13 @@ class OfferBook:
     def _release_place(self, outstanding: _Outstanding) -> None:
         place = (outstanding.gateway_id, outstanding.line)
         self._without_room.discard(outstanding.line)
+        if outstanding.units:
+            name = (outstanding.line[0], outstanding.key)
+            left = self._units[name] - outstanding.units
+            if left:
+                self._units[name] = left
+            else:
+                del self._units[name]
         count = self._counts.get(place, 0)
         if count <= 1:
             self._counts.pop(place, None)

@@ -304,6 +304,11 @@ class Owner:
             self._stopped = self._holding = True
             raise
 
+    @property
+    def is_member(self) -> bool:
+        """Whether this process has a place in the group under which it may act."""
+        return self._membership is not None and not self._holding
+
     def stalled_ms(self) -> float:
         """Return how long the loop has not turned, for the watchdog; a transaction in flight has bounds of its own."""
         since_ms = self._runtime.monotonic_ms() - self._turned_at_ms
@@ -331,7 +336,8 @@ class Owner:
         """See what the limits leave."""
         stores = {partition: shard.store for partition, shard in self.shards.items()}
         self.limits.own_name = self._runtime.committer.transactional_id
-        self.limits.begin_turn(stores, now_ms, self._runtime.wall_ms())
+        books = [shard.book for shard in self.shards.values()]
+        self.limits.begin_turn(stores, now_ms, self._runtime.wall_ms(), books)
 
     def _give_word(self, now_ms: float) -> None:
         """From time to time, have told what others must know of what counts against limits."""
@@ -675,7 +681,7 @@ class Owner:
         return Sealer(self._settings, membership, self._runtime.committer.transactional_id)
 
     def _owner_view(self, membership: Membership, partition: int) -> OwnerView:
-        pending, running = self.limits.word(partition, self.shards[partition].store)
+        pending, running, keys = self.limits.word(partition, self.shards[partition].store)
         return OwnerView(
             partition=partition,
             generation=membership.generation,
@@ -685,6 +691,7 @@ class Owner:
             since_ms=self._since_ms[partition],
             pending=pending,
             running=running,
+            keys=keys,
         )
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:

@@ -70,10 +70,17 @@ class QueryServer:
     """Answers for the shards that this process owns."""
 
     def __init__(
-        self, owner: Owner, registry: CollectorRegistry, *, partitions: int, history: History | None = None
+        self,
+        owner: Owner,
+        registry: CollectorRegistry,
+        *,
+        partitions: int,
+        history: History | None = None,
+        standing: Callable[[], Awaitable[Mapping[int, Overdue]]] | None = None,
     ) -> None:
-        """`history` None: questions about it find nothing."""
+        """`history` None: questions about it find nothing. `standing` is called before anybody is told how it stands."""
         self._history = history
+        self._standing = standing
         self._owner = owner
         self._registry = registry
         self._partitions = partitions
@@ -217,16 +224,28 @@ class QueryServer:
         return _json({"live": True})
 
     async def _ready(self, _: web.Request) -> web.Response:
-        """200 when every assigned partition is recovered; else the body says how many records of how many are read."""
+        """200 when every assigned partition is recovered; else the body says how many records of how many are read.
+
+        How late the owner is stands there for people and does not change the status: a restart would add to it.
+        """
         recovering = {
             str(partition): {"restored": progress.restored, "total": progress.total} if progress else {}
             for partition, progress in self._owner.recovering.items()
         }
         owned = sorted(shard.partition for shard in self._active())
-        body = {"ready": bool(owned) and not recovering, "owned": owned, "recovering": recovering}
+        late = (await self._standing()).values() if self._standing is not None else ()
+        body = {
+            "ready": bool(owned) and not recovering,
+            "owned": owned,
+            "recovering": recovering,
+            "overdueSlotMs": max((overdue.slot_ms for overdue in late), default=0),
+            "oldestReadyRunMs": max((overdue.ready_ms for overdue in late), default=0),
+        }
         return _json(body, status=200 if body["ready"] else 503)
 
     async def _metrics(self, _: web.Request) -> web.Response:
+        if self._standing is not None:
+            await self._standing()
         return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     def _active(self) -> Iterator[Shard]:

@@ -23,9 +23,10 @@ from streams.batch import Batch, Known, Parked
 from streams.config_wait import ConfigWait
 from streams.core.commands import Define, Delete, Grant, Heartbeat, LeaseRun, Reply, Wake
 from streams.core.context import Context, Decision
-from streams.core.deadline import deadline_ms, upcoming
+from streams.core.deadline import deadline_ms, next_look_ms, upcoming
 from streams.core.decide import decide
 from streams.core.decide_schedule import is_outdated
+from streams.core.decide_wake import RECHECK_MS
 from streams.core.envelopes import Cause, DeadLetter, HistoryEntry
 from streams.core.state import Job
 from streams.core.validate import InvalidDefinition, validate_definition
@@ -363,9 +364,42 @@ class Shard:
         if not len(demand):
             return ()
         self._refill_lines()
+        lookahead_ms = self._settings.lookahead_ms
         return self.book.offers(
-            demand, until_due_ms=now_ms + self._settings.lookahead_ms, now_monotonic_ms=monotonic_ms
+            demand, now_ms=now_ms, lookahead_ms=lookahead_ms, now_monotonic_ms=monotonic_ms, rooms=self._limits
         )
+
+    def looks_later(self, job_id: str, now_ms: int) -> bool:
+        """Tell whether a job will be looked at again later, so that a past entry in the due index is a stale one.
+
+        A plan within RECHECK_MS says nothing: so the end of a lease that waits for its evidence is put off, for ever.
+        """
+        planned_ms = None if self._timers is None else self._timers.planned_ms(job_id)
+        return planned_ms is not None and planned_ms > now_ms + RECHECK_MS
+
+    def waits_since_ms(self, job_id: str, deadline_ms: int, now_ms: int) -> int | None:
+        """Return since when a job of the due index waits for its decision; None where nothing is due yet.
+
+        Judged on the job and the soft state, whatever the timers say: they may have lost it. A job that is set aside
+        waits for a person and has an alert of its own.
+        """
+        if job_id in self.quarantined:
+            return None
+        try:
+            job = self._peek(job_id)
+        except StoreError:
+            raise
+        except Exception:  # noqa: BLE001 - nobody could decide about it either
+            return deadline_ms
+        context = Context(
+            now_ms=now_ms,
+            zone_data=self._zone_data,
+            heartbeats=self._heartbeats,
+            takeover_at_ms=self._takeover_at_ms,
+            open_runs_max=self._settings.open_runs_max,
+        )
+        soft_ms = None if job is None else next_look_ms(job, context)
+        return soft_ms if soft_ms is not None and soft_ms <= now_ms else None
 
     def newly_quarantined(self) -> list[tuple[str, str]]:
         """Return what was quarantined since the last call, for the alert."""
@@ -562,7 +596,7 @@ class Shard:
             job = self._current(batch, job_id)
             decision = decide(job, command, context)
             if type(decision.reply) is Grant and decision.events:
-                decision = self._within_bound(decision, decision.reply)
+                decision = self._within_bounds(decision, decision.reply)
             if decision.events:
                 self._fold(batch, job_id, decision, cause, context)
         except StoreError:
@@ -575,11 +609,15 @@ class Shard:
         batch.answer(cause.gateway_id, command.request_id, decision.reply)
         return decision.reply
 
-    def _within_bound(self, decision: Decision, grant: Grant) -> Decision:
-        """Take a place among the running runs of the queue; where there is none, nothing is decided."""
-        if self._limits.may_run(grant.tenant, grant.queue):
+    def _within_bounds(self, decision: Decision, grant: Grant) -> Decision:
+        """Take a place among the running runs of the queue and of the key; where there is none, nothing is decided."""
+        after = decision.job_after
+        key, weight = ("", 0) if after is None else (after.state.concurrency_key, after.state.concurrency_weight)
+        full = self._limits.may_run(grant.tenant, grant.queue, key, weight)
+        if full is None:
             return decision
-        detail = "as many runs of the queue are running as may be"
+        what = "queue" if full.kind == "queue" else "concurrency key"
+        detail = f"as many runs of the {what} are running as may be"
         return Decision(reply=Reply(code="not_leasable", job_id=grant.job_id, detail=detail))
 
     def _fold(self, batch: Batch, job_id: str, decision: Decision, cause: Cause, context: Context) -> None:
@@ -748,15 +786,26 @@ class Shard:
         known = cache.get(job_id)
         if known is not None:
             return known
+        job = self._read(job_id)
+        if job is None:
+            return None
+        known = Known(job, index_header(job, self._settings.open_runs_max))
+        self._remember(job_id, known)
+        return known
+
+    def _read(self, job_id: str) -> Job | None:
+        """Return a job as the store has it."""
         state_bytes = self.store.state(job_id)
         if state_bytes is None:
             return None
         definition_bytes = self.store.definition(job_id)
         definition = decode_accepted_definition(definition_bytes) if definition_bytes is not None else None
-        job = Job(decode_state(state_bytes), definition)
-        known = Known(job, index_header(job, self._settings.open_runs_max))
-        self._remember(job_id, known)
-        return known
+        return Job(decode_state(state_bytes), definition)
+
+    def _peek(self, job_id: str) -> Job | None:
+        """Return a job as committed, and leave what is remembered as it is."""
+        known = self._cache.get(job_id)
+        return known.job if known is not None else self._read(job_id)
 
     def _remember(self, job_id: str, known: Known) -> None:
         if len(self._cache) >= CACHED_JOBS_MAX:
@@ -832,10 +881,11 @@ class Shard:
     ) -> list[tuple[Line, Candidate]]:
         """Return the runs of a job that may be offered now or within the look-ahead."""
         state = job.state
+        bound = (state.concurrency_key, state.concurrency_weight)
         found: list[tuple[Line, Candidate]] = [
             (
                 (state.tenant, state.queue, LANES[key.lane]),
-                Candidate(key.due_at_ms, key.run_id, state.job_id, state.version),
+                Candidate(key.due_at_ms, key.run_id, state.job_id, state.version, *bound),
             )
             for key in header.ready
         ]
@@ -843,7 +893,7 @@ class Shard:
             run_id, at_ms = coming
             if at_ms - self._settings.lookahead_ms <= self._now_ms:
                 line = (state.tenant, state.queue, job.definition.lane)
-                found.append((line, Candidate(at_ms, run_id, state.job_id, state.version)))
+                found.append((line, Candidate(at_ms, run_id, state.job_id, state.version, *bound)))
         return found
 
     # --- start, clock, offers ---
@@ -900,7 +950,8 @@ class Shard:
             tenant, queue, lane = line
             keys = self.store.ready_line(ReadyLine(tenant, queue, LANES.index(lane)), _ALL_DUE_MS, LINE_HEAD_MAX)
             for key in keys:
-                self.book.load(line, Candidate(key.due_at_ms, key.run_id, key.job_id, 0))
+                bound = (key.concurrency_key, key.weight)
+                self.book.load(line, Candidate(key.due_at_ms, key.run_id, key.job_id, 0, *bound))
             if len(keys) == LINE_HEAD_MAX:
                 self.book.truncated.add(line)
 

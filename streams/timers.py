@@ -46,6 +46,10 @@ class Timers:
         """How many jobs are due and not yet looked at."""
         return len(self._waiting)
 
+    def planned_ms(self, job_id: str) -> int | None:
+        """Return when a job will be looked at; None where that is due already, or beyond the horizon."""
+        return self._deadlines.deadline_of(job_id)
+
     def fill(self) -> bool:
         """Take the next part of the due index into the wheels; True where more is waiting to be filled."""
         until_ms = self._deadlines.horizon_end_ms

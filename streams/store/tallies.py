@@ -1,4 +1,4 @@
-"""Running totals of what jobs count for: pending per tenant, leased per queue, units and what waits per concurrency key.
+"""Running totals of what jobs count for: pending per tenant, leased per queue, units and what waits per key.
 
 A change costs the same however many jobs there are. Both stores keep one, moved along in the same batch as the states;
 the one on disk writes the totals that a batch touched, so that a take-over reads as many entries as there are tenants

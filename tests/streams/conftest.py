@@ -155,8 +155,12 @@ class Rig:
             **fields,
         )
 
+    def count(self) -> None:
+        """Begin a turn, as the owner does before it collects and before it offers."""
+        self.limits.begin_turn({0: self.store}, self.monotonic_ms, self.now_ms, [self.shard.book])
+
     def collect(self) -> Batch | None:
-        self.limits.begin_turn({0: self.store}, self.monotonic_ms, self.now_ms)
+        self.count()
         return self.shard.collect(self.monotonic_ms)
 
     def commit(self, batch: Batch) -> None:
@@ -193,6 +197,7 @@ class Rig:
 
     def offered(self) -> list[str]:
         """Run ids offered by one pass."""
+        self.count()
         made = self.shard.offers(self.demand, self.monotonic_ms)
         return [offer.run_id for offers in made for offer in offers.offers]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from schemas.codec import encode
 from streams.core.commands import Complete, Define, Delete, Fail, Grant, Pause, Release, Resume, Trigger
+from streams.core.deadline import ready_runs
 from streams.core.envelopes import Demand, OwnerView, QueueDemand, TenantPending
 from streams.core.wire import decode_state
 from streams.demand import DemandTable
@@ -39,7 +41,14 @@ def bound(limits: Limits, queue: str, running_max: int | None, tenant: str = "a"
     limits.heard_config(f"queue|{tenant}|{queue}", encode("QueueConfig", record))
 
 
-def view(partition: int, owner: str = "other", pending: dict[str, int] | None = None, running: Any = ()) -> OwnerView:
+def bound_key(limits: Limits, key: str, running_max: int | None, tenant: str = "a") -> None:
+    record = {"tenant": tenant, "key": key, "running_max": running_max}
+    limits.heard_config(f"concurrency|{tenant}|{key}", encode("ConcurrencyConfig", record))
+
+
+def view(
+    partition: int, owner: str = "other", pending: dict[str, int] | None = None, running: Any = (), keys: Any = ()
+) -> OwnerView:
     return OwnerView(
         partition=partition,
         generation=1,
@@ -49,6 +58,7 @@ def view(partition: int, owner: str = "other", pending: dict[str, int] | None = 
         since_ms=0,
         pending=tuple(TenantPending(tenant=tenant, pending=count) for tenant, count in (pending or {}).items()),
         running=running,
+        keys=keys,
     )
 
 
@@ -62,7 +72,12 @@ def recounted(states: list[bytes]) -> dict[bytes, int]:
         pending = sum(run.lease is None for run in state.open)
         pending += state.status == "active" and state.next_at_ms is not None
         leased = sum(run.lease is not None for run in state.open)
-        for key, count in ((f"p{state.tenant}", pending), (f"l{state.tenant}\0{state.queue}", leased)):
+        counts = [(f"p{state.tenant}", pending), (f"l{state.tenant}\0{state.queue}", leased)]
+        if state.concurrency_key:
+            name, weight = f"{state.tenant}\0{state.concurrency_key}", state.concurrency_weight
+            waits = len(ready_runs(state))
+            counts += [(f"u{name}", leased * weight), (f"w{name}{chr(weight)}", waits)]
+        for key, count in counts:
             totals[key.encode()] = totals.get(key.encode(), 0) + count
     return {key: count for key, count in totals.items() if count}
 
@@ -91,6 +106,9 @@ class Scramble:
                 if rng.random() < 0.5:
                     fields["at_ms"] = rig.now_ms + rng.choice((-MINUTE_MS, 1_000, MINUTE_MS))
                 fields["overlap"] = rng.choice(("skip", "queue", "replace"))
+                if rng.random() < 0.7:
+                    fields["concurrency_key"] = rng.choice("kl")
+                    fields["concurrency_weight"] = rng.choice((0, 1, 3))
                 definition = self.make_job(job_id, **fields)
                 rig.send(Define(**request, definition=definition, request_hash=str(rng.random())))
             case "lease" if ready:
@@ -145,10 +163,20 @@ def test_the_running_totals_are_a_full_recount_at_every_commit_and_after_a_take_
         work.turn()
         assert store.tallies.totals == recounted([state for _, state in store.jobs(None, 100)])
         counted.update(store.tallies.totals)
+        assert_weights_follow(store)
     successor = MemoryStore(IDENTITY)
     successor.load(work.records, ledger_offset=1, now_ms=0)
     assert successor.tallies.totals == store.tallies.totals
-    assert {key[:1] for key in counted} == {b"p", b"l"}
+    assert_weights_follow(successor)
+    assert {key[:1] for key in counted} == {b"p", b"l", b"u", b"w"}
+
+
+def assert_weights_follow(store: Store) -> None:
+    """The largest weight that waits is what the totals say."""
+    for tenant, key in itertools.product(("t0", "t1", "t2"), "kl"):
+        name = f"w{tenant}\0{key}".encode()
+        weights = [total[-1] for total in store.tallies.totals if total[:-1] == name]
+        assert store.tallies.waiting_weight(tenant, key, 100) == max(weights, default=0)
 
 
 def test_a_one_off_is_pending_until_a_worker_has_it_and_again_while_it_waits_for_its_retry(
@@ -285,7 +313,7 @@ def test_no_more_runs_of_a_queue_are_granted_than_its_bound(rig: Any, make_job: 
     done = Complete(job_id="j0", request_id="c", run_id=granted[0].run_id, lease_token=granted[0].lease_token)
     rig.send(done)
     rig.run()
-    rig.limits.begin_turn({0: rig.store}, rig.monotonic_ms, rig.now_ms)
+    rig.count()
     assert rig.limits.within(rig.demand) is rig.demand
     assert rig.offered() == [requests[2].run_id]
     again = rig.lease("j2", at_ms)
@@ -295,35 +323,53 @@ def test_no_more_runs_of_a_queue_are_granted_than_its_bound(rig: Any, make_job: 
 
 
 class Process:
-    """One owner process with one partition, whose runs start at once and end as told."""
+    """One owner process with one partition, whose runs start at once and end as told; each has a weight."""
 
-    def __init__(self, name: str, partition: int) -> None:
-        self.limits, self.partition = Limits(), partition
+    def __init__(self, name: str, partition: int, key: str = "") -> None:
+        self.limits, self.partition, self.key = Limits(), partition, key
         self.limits.own_name = name
         self.store = MemoryStore(IDENTITY)
-        self.running = self.waiting = 0
+        self.running: list[int] = []
+        self.waiting: list[int] = []
         self._offset = 0
 
-    def set(self, running: int, waiting: int) -> None:
+    def set(self, running: list[int], waiting: list[int]) -> None:
+        weights = {*running, *waiting, *self.running, *self.waiting}
         self.running, self.waiting = running, waiting
         self._offset += 1
-        ready = tuple(ReadyKey("a", "q", 1, 0, f"r{n}", "j") for n in range(waiting))
-        change = LedgerChange("j", state=b"", tenant="a", queue="q", leased=running, ready=ready)
-        self.store.apply([change], ledger_offset=self._offset, now_ms=0)
+        changes = [self._change(weight, running.count(weight), waiting.count(weight)) for weight in weights]
+        self.store.apply(changes, ledger_offset=self._offset, now_ms=0)
+
+    def _change(self, weight: int, running: int, waiting: int) -> LedgerChange:
+        """One job has all runs of a weight."""
+        job_id, bound = f"j{weight}", (self.key, weight if self.key else 0)
+        ready = tuple(ReadyKey("a", "q", 1, 0, f"r{n}", job_id, *bound) for n in range(waiting))
+        return LedgerChange(
+            job_id,
+            state=b"",
+            tenant="a",
+            queue="q",
+            leased=running,
+            ready=ready,
+            concurrency_key=bound[0],
+            weight=bound[1],
+        )
 
     def turn(self, now_ms: int) -> None:
-        """Start as many of the waiting runs as may be."""
+        """Start as many of the waiting runs as may be, in their order."""
         self.limits.begin_turn({self.partition: self.store}, now_ms, now_ms)
         started = 0
-        while started < self.waiting and self.limits.may_run("a", "q"):
+        while started < len(self.waiting):
+            if self.limits.may_run("a", "q", self.key, self.waiting[started]) is not None:
+                break
             started += 1
-        self.set(self.running + started, self.waiting - started)
+        self.set(self.running + self.waiting[:started], self.waiting[started:])
 
     def word(self, now_ms: int) -> OwnerView:
         self.limits.begin_turn({self.partition: self.store}, now_ms, now_ms)
         self.limits.note_waiting()
-        _, running = self.limits.word(self.partition, self.store)
-        return view(self.partition, self.limits.own_name, running=running)
+        told = self.limits.word(self.partition, self.store)
+        return view(self.partition, self.limits.own_name, running=told.running, keys=told.keys)
 
 
 STEP_MS = 100
@@ -332,30 +378,34 @@ STEP_MS = 100
 class Fleet:
     """Processes that tell each other their counts: each second, each at another moment, within another second."""
 
-    def __init__(self, running_max: int, count: int, seed: int) -> None:
+    def __init__(self, running_max: int, count: int, seed: int, weights: tuple[int, ...] = ()) -> None:
+        """With `weights`, what is bounded is a concurrency key, whose runs have these weights; else a queue."""
         self.rng = random.Random(seed)  # noqa: S311 - no secret
-        self.processes = [Process(f"p{n}", n) for n in range(count)]
+        key = "k" if weights else ""
+        self.weights = weights or (1,)
+        self.processes = [Process(f"p{n}", n, key) for n in range(count)]
         self._phases = [self.rng.randrange(0, TELL_EVERY_MS, STEP_MS) for _ in self.processes]
         self._under_way: list[tuple[int, OwnerView]] = []
         self.peak = 0
         for process in self.processes:
-            bound(process.limits, "q", running_max)
+            (bound_key if key else bound)(process.limits, key or "q", running_max)
             for other in self.processes:
                 process.limits.heard_owner(other.partition, view(other.partition, other.limits.own_name))
 
     def step(self, now_ms: int, *, busy: bool) -> None:
         for process, phase in zip(self.processes, self._phases, strict=True):
             if busy and self.rng.random() < 0.05:
-                process.set(process.running, process.waiting + self.rng.randrange(4))
+                more = [self.rng.choice(self.weights) for _ in range(self.rng.randrange(4))]
+                process.set(process.running, process.waiting + more)
             if process.running and self.rng.random() < 0.1:
-                process.set(process.running - 1, process.waiting)
+                process.set(process.running[1:], process.waiting)
             if now_ms % TELL_EVERY_MS == phase:
                 delay_ms = self.rng.randrange(0, 1_000, STEP_MS)
                 self._under_way.append((now_ms + delay_ms, process.word(now_ms)))
         self._deliver(now_ms)
         for process in self.processes:
             process.turn(now_ms)
-        self.peak = max(self.peak, sum(process.running for process in self.processes))
+        self.peak = max(self.peak, sum(sum(process.running) for process in self.processes))
 
     def _deliver(self, now_ms: int) -> None:
         for _, word in [told for told in self._under_way if told[0] <= now_ms]:
@@ -374,12 +424,30 @@ def test_several_processes_never_run_more_than_the_bound_and_starve_none(
     for now_ms in range(0, 60_000, STEP_MS):
         fleet.step(now_ms, busy=now_ms < 30_000)
     assert fleet.peak == running_max, "the bound is used, and never passed"
+    work_off(fleet)
+    assert fleet.peak == running_max
+
+
+def work_off(fleet: Fleet) -> None:
     now_ms = 60_000
     while any(process.waiting for process in fleet.processes):
         fleet.step(now_ms, busy=False)
         now_ms += STEP_MS
         assert now_ms < 1_000_000, "somebody starves"
-    assert fleet.peak == running_max
+
+
+@pytest.mark.parametrize(("running_max", "weights"), [(5, (1, 5)), (7, (1, 2, 3)), (4, (4,)), (10, (1, 8))])
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("seed", range(2))
+def test_weights_are_divided_in_lots_that_let_each_of_them_start(
+    running_max: int, weights: tuple[int, ...], count: int, seed: int
+) -> None:
+    fleet = Fleet(running_max, count, seed, weights)
+    for now_ms in range(0, 60_000, STEP_MS):
+        fleet.step(now_ms, busy=now_ms < 30_000)
+    assert max(weights) <= fleet.peak <= running_max, "the limit is never passed"
+    work_off(fleet)
+    assert fleet.peak <= running_max
 
 
 def test_a_process_without_others_waits_for_nobody_and_one_with_others_lets_them_hear_it() -> None:
@@ -387,14 +455,14 @@ def test_a_process_without_others_waits_for_nobody_and_one_with_others_lets_them
     newcomer.limits.heard_owner(1, view(1))
     for process in (alone, newcomer):
         bound(process.limits, "q", 2)
-        process.set(0, 3)
+        process.set([], [1, 1, 1])
         process.word(0)
         process.turn(0)
-    assert (alone.running, newcomer.running) == (2, 0)
+    assert (len(alone.running), len(newcomer.running)) == (2, 0)
     newcomer.turn(SETTLE_MS - 1)
-    assert newcomer.running == 0
+    assert newcomer.running == []
     newcomer.turn(SETTLE_MS)
-    assert newcomer.running == 2
+    assert len(newcomer.running) == 2
 
 
 def test_the_narrowed_demand_leaves_the_rest_alone() -> None:
@@ -410,3 +478,116 @@ def test_the_narrowed_demand_leaves_the_rest_alone() -> None:
 def _said(*queues: tuple[str, int]) -> Any:
     slots = tuple(QueueDemand(tenant="a", queue=queue, slots=number) for queue, number in queues)
     return Demand(gateway_id="g", incarnation="i", sent_at_ms=0, queues=slots)
+
+
+# --- concurrency keys, in one process ---
+
+
+@pytest.fixture
+def due(rig: Any, make_job: Any) -> Any:
+    """Define one-off jobs that are due now: name to fields."""
+
+    def define(**jobs: dict[str, Any]) -> dict[str, str]:
+        at_ms = rig.now_ms + 1_000
+        for name, fields in jobs.items():
+            rig.define(make_job(name, at_ms=at_ms, **fields))
+        rig.run()
+        rig.advance(1_000)
+        rig.run()
+        return {name: rig.lease(name, at_ms).run_id for name in jobs}
+
+    return define
+
+
+def lease_of(rig: Any, run_id: str) -> Any:
+    """Ask for a run by its id; give the answer."""
+    request = rig.lease(run_id.removeprefix("run_").rpartition("_")[0], rig.now_ms)
+    rig.send(msgspec.structs.replace(request, run_id=run_id))
+    rig.run()
+    return rig.answers[request.request_id]
+
+
+def complete(rig: Any, grant: Any) -> None:
+    rig.send(
+        Complete(job_id=grant.job_id, request_id=rig.request(), run_id=grant.run_id, lease_token=grant.lease_token)
+    )
+    rig.run()
+
+
+def test_a_key_is_shared_by_jobs_of_all_queues_and_a_weight_counts_units(rig: Any, due: Any) -> None:
+    bound_key(rig.limits, "k", 3)
+    key = {"concurrency_key": "k"}
+    runs = due(
+        a={**key, "concurrency_weight": 2},
+        b={**key, "queue": "r"},
+        c=key,
+        d={"tenant": "b", **key},
+    )
+    first, second = lease_of(rig, runs["a"]), lease_of(rig, runs["b"])
+    assert (type(first), type(second)) == (Grant, Grant)
+    assert rig.store.tallies.units("a", "k") == 3
+    third = lease_of(rig, runs["c"])
+    assert (third.code, third.detail) == ("not_leasable", "as many runs of the concurrency key are running as may be")
+    assert type(lease_of(rig, runs["d"])) is Grant, "another team's key of this name is another key"
+    complete(rig, second)
+    assert type(lease_of(rig, runs["c"])) is Grant
+
+
+def test_a_run_is_bounded_by_its_queue_and_its_key_and_a_refusal_takes_nothing(rig: Any, due: Any) -> None:
+    bound(rig.limits, "q", 1)
+    bound_key(rig.limits, "k", 0)
+    runs = due(keyed={"concurrency_key": "k"}, plain={}, other={"queue": "r", "concurrency_key": "l"})
+    requests = [rig.lease("keyed", rig.now_ms), rig.lease("plain", rig.now_ms)]
+    wanted = [runs["keyed"], runs["plain"]]
+    rig.send(*(msgspec.structs.replace(r, run_id=i) for r, i in zip(requests, wanted, strict=True)))
+    rig.run()
+    assert rig.reply(requests[0].request_id).code == "not_leasable"
+    assert rig.grant(requests[1].request_id).run_id == runs["plain"], "the refused run took no place of the queue"
+    bound_key(rig.limits, "k", None)
+    assert lease_of(rig, runs["keyed"]).detail == "as many runs of the queue are running as may be"
+    assert type(lease_of(rig, runs["other"])) is Grant, "a key without a limit bounds nothing"
+
+
+def test_a_full_key_holds_up_nobody_behind_it_and_goes_on_where_it_was_when_there_is_room(rig: Any, due: Any) -> None:
+    bound_key(rig.limits, "k", 1)
+    runs = due(**{f"k{n:02}": {"concurrency_key": "k"} for n in range(30)}, zz={})
+    rig.want()
+    assert sorted(rig.offered()) == sorted([runs["k00"], runs["zz"]]), "no more than may start, and the run behind all"
+    grant = lease_of(rig, runs["k00"])
+    assert rig.offered() == []
+    complete(rig, grant)
+    assert rig.offered() == [runs["k01"]]
+    bound_key(rig.limits, "k", 3)
+    assert rig.offered() == [runs["k02"], runs["k03"]], "a raised limit is used at once, jobs untouched"
+
+
+def test_what_waits_in_the_store_only_is_bounded_by_its_key_too(make_rig: Any, rig: Any, due: Any) -> None:
+    """A successor knows keys and weights from the ready index, without decoding a job."""
+    runs = due(a={"concurrency_key": "k", "concurrency_weight": 2}, b={"concurrency_key": "k"}, c={})
+    after = make_rig(store=rig.store)
+    bound_key(after.limits, "k", 1)
+    after.want()
+    assert sorted(after.offered()) == sorted([runs["b"], runs["c"]]), "a is heavier than the limit, and holds up nobody"
+    bound_key(after.limits, "k", 3)
+    assert after.offered() == [runs["a"]]
+
+
+def test_a_deleted_job_counts_until_its_worker_is_done(rig: Any, due: Any) -> None:
+    bound_key(rig.limits, "k", 1)
+    runs = due(a={"concurrency_key": "k"}, b={"concurrency_key": "k"})
+    grant = lease_of(rig, runs["a"])
+    rig.send(Delete(job_id="a", request_id=rig.request()))
+    rig.run()
+    assert lease_of(rig, runs["b"]).code == "not_leasable"
+    complete(rig, grant)
+    assert type(lease_of(rig, runs["b"])) is Grant
+
+
+def test_an_edit_moves_the_leased_runs_of_a_job_to_its_new_key(rig: Any, due: Any, make_job: Any) -> None:
+    runs = due(a={"concurrency_key": "k", "overlap": "allow"})
+    lease_of(rig, runs["a"])
+    assert rig.store.tallies.units("a", "k") == 1
+    edited = make_job("a", concurrency_key="l", concurrency_weight=4)
+    rig.send(Define(job_id="a", request_id=rig.request(), definition=edited, request_hash="e", mode="edit"))
+    rig.run()
+    assert (rig.store.tallies.units("a", "k"), rig.store.tallies.units("a", "l")) == (0, 4)

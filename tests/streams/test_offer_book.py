@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import streams.key_waits
 import streams.offer_book
 from streams.core.envelopes import Demand, QueueDemand
 from streams.demand import DemandTable
-from streams.offer_book import OFFER_TTL_MS, OUTSTANDING_BASE, OUTSTANDING_PER_SLOT, Candidate, Line, OfferBook
+from streams.offer_book import (
+    KEYS_LOOK_MS,
+    OFFER_TTL_MS,
+    OUTSTANDING_BASE,
+    OUTSTANDING_PER_SLOT,
+    Candidate,
+    Line,
+    OfferBook,
+)
 
 if TYPE_CHECKING:
     from streams.core.envelopes import Offers
@@ -17,6 +26,26 @@ if TYPE_CHECKING:
 LINE: Line = ("a", "q", "normal")
 ROOM = OUTSTANDING_PER_SLOT + OUTSTANDING_BASE
 """Of a gateway with one slot."""
+
+
+class Rooms:
+    """The limits of keys as a test sets them."""
+
+    def __init__(self, book: OfferBook) -> None:
+        self.bounds: dict[str, int] = {}
+        self.used: dict[str, int] = {}
+        self._book = book
+        self.asked = 0
+
+    def key_bound(self, _tenant: str, key: str) -> int | None:
+        self.asked += 1
+        return self.bounds.get(key)
+
+    def key_room(self, tenant: str, key: str) -> int:
+        return self.bounds[key] - self.used.get(key, 0) - self._book.units_offered(tenant, key)
+
+    def offered(self, _tenant: str, _key: str, _units: int) -> None:
+        """The book says it by units_offered."""
 
 
 class Market:
@@ -27,16 +56,31 @@ class Market:
         self.demand = DemandTable()
         self.now_ms = 0.0
         self.until_due_ms = 10_000
+        self.broker_ms = 5_000
+        self.rooms = Rooms(self.book)
 
     def wants(self, gateway_id: str, slots: int = 1, queue: str = "q") -> None:
         wanted = (QueueDemand(tenant="a", queue=queue, slots=slots),)
         self.demand.update(Demand(gateway_id=gateway_id, incarnation="i", sent_at_ms=0, queues=wanted), self.now_ms)
 
-    def candidate(self, name: str, due_at_ms: int = 0, version: int = 1, line: Line = LINE) -> None:
-        self.book.replace(name, [(line, Candidate(due_at_ms, f"run_{name}", name, version))])
+    def candidate(self, name: str, due_at_ms: int = 0, version: int = 1, line: Line = LINE, **bounds: Any) -> None:
+        bound = (bounds["key"], bounds.get("weight", 1)) if bounds else ("", 0)
+        self.book.replace(name, [(line, Candidate(due_at_ms, f"run_{name}", name, version, *bound))])
+
+    def granted(self, name: str, key: str, weight: int = 1) -> None:
+        """The request for a run came, and it was granted."""
+        self.book.answered(f"run_{name}")
+        self.book.replace(name, ())
+        self.rooms.used[key] = self.rooms.used.get(key, 0) + weight
 
     def made(self) -> list[Offers]:
-        return list(self.book.offers(self.demand, until_due_ms=self.until_due_ms, now_monotonic_ms=self.now_ms))
+        now_ms = self.broker_ms
+        ahead_ms = self.until_due_ms - now_ms
+        return list(
+            self.book.offers(
+                self.demand, now_ms=now_ms, lookahead_ms=ahead_ms, now_monotonic_ms=self.now_ms, rooms=self.rooms
+            )
+        )
 
     def offered(self) -> dict[str, list[str]]:
         """Gateway to the jobs offered by one pass."""
@@ -230,3 +274,136 @@ def test_a_gateway_that_fell_silent_gets_nothing(market: Market) -> None:
     market.candidate("j")
     market.demand.forget_silent(60_000)
     assert market.offered() == {}
+
+
+# --- concurrency keys ---
+
+
+def test_a_full_key_steps_aside_and_is_offered_in_order_when_there_is_room(market: Market) -> None:
+    market.wants("g")
+    market.rooms.bounds["k"] = 2
+    for number in range(4):
+        market.candidate(f"k{number}", number, key="k")
+    market.candidate("plain", 9)
+    assert market.offered() == {"g": ["k0", "k1", "plain"]}
+    assert market.book.next_due_ms(market.demand, 0) == market.broker_ms + KEYS_LOOK_MS
+    assert market.offered() == {}
+    market.granted("k0", "k")
+    assert market.offered() == {}
+    market.rooms.used["k"] = 0
+    assert market.offered() == {"g": ["k2"]}, "k1 is offered still"
+    market.book.replace("plain", ())
+    market.now_ms += OFFER_TTL_MS
+    assert market.offered() == {"g": ["k1", "k2"]}, "an offer that lapsed gives its units back, and keeps its place"
+
+
+def test_a_light_run_does_not_pass_a_heavy_one_of_its_key(market: Market) -> None:
+    market.wants("g")
+    market.rooms.bounds["k"], market.rooms.used["k"] = 3, 1
+    market.candidate("heavy", 1, key="k", weight=3)
+    market.candidate("light", 2, key="k")
+    market.candidate("other", 3, key="l")
+    assert market.offered() == {"g": ["other"]}
+    market.candidate("lighter", 0, key="k")
+    assert market.offered() == {}, "nor one that came later, though it is older: that one is looked at in its turn"
+    assert market.offered() == {"g": ["lighter"]}
+    market.granted("lighter", "k")
+    market.rooms.used["k"] = 0
+    assert market.offered() == {"g": ["heavy"]}
+
+
+def test_a_run_heavier_than_the_limit_holds_up_nobody_and_starts_when_the_limit_is_raised(market: Market) -> None:
+    market.wants("g")
+    market.rooms.bounds["k"] = 4
+    market.candidate("heavy", 1, key="k", weight=5)
+    market.candidate("heaviest", 2, key="k", weight=20)
+    market.candidate("light", 3, key="k")
+    assert market.offered() == {"g": ["light"]}
+    market.rooms.bounds["k"] = 3
+    market.candidate("four", 0, key="k", weight=4)
+    assert market.offered() == {}
+    market.rooms.bounds["k"] = 19
+    assert market.offered() == {"g": ["four", "heavy"]}
+    del market.rooms.bounds["k"]
+    assert market.offered() == {"g": ["heaviest"]}
+
+
+def test_a_limit_that_was_lowered_lets_lighter_runs_pass(market: Market) -> None:
+    market.wants("g")
+    market.rooms.bounds["k"], market.rooms.used["k"] = 5, 5
+    market.candidate("heavy", 1, key="k", weight=5)
+    market.candidate("light", 2, key="k")
+    assert market.offered() == {}
+    market.rooms.bounds["k"], market.rooms.used["k"] = 2, 0
+    assert market.offered() == {"g": ["light"]}
+
+
+def test_a_higher_lane_goes_first_and_a_queue_that_nobody_waits_for_holds_up_no_other(market: Market) -> None:
+    market.wants("g")
+    market.wants("h", queue="r")
+    market.rooms.bounds["k"], market.rooms.used["k"] = 1, 1
+    market.candidate("low", 1, line=("a", "q", "low"), key="k")
+    market.candidate("high", 3, line=("a", "q", "high"), key="k")
+    market.candidate("asleep", 0, line=("a", "r", "high"), key="k")
+    assert market.offered() == {}
+    market.demand.update(Demand(gateway_id="h", incarnation="i", sent_at_ms=0, queues=()), market.now_ms)
+    market.rooms.used["k"] = 0
+    assert market.offered() == {"g": ["high"]}
+
+
+def test_a_run_that_is_not_due_yet_takes_no_units_from_one_that_is(market: Market) -> None:
+    market.wants("g")
+    market.rooms.bounds["k"] = 1
+    market.candidate("coming", market.broker_ms + 1, key="k")
+    assert market.offered() == {"g": ["coming"]}
+    market.candidate("due", market.broker_ms, key="k")
+    assert market.offered() == {"g": ["due"]}
+    assert market.book.units_offered("a", "k") == 1
+
+
+def test_a_run_that_waits_and_is_changed_or_deleted_leaves_nothing_behind(market: Market) -> None:
+    market.wants("g")
+    market.rooms.bounds["k"] = 0
+    for version in range(500):
+        market.candidate("j", 1, version, key="k")
+        assert market.offered() == {}
+    assert market.book.length(LINE) == 1
+    market.candidate("j", 1, 501, key="l")
+    assert market.offered() == {"g": ["j"]}
+    market.book.replace("j", ())
+    assert (market.book.length(LINE), market.book.units_offered("a", "l")) == (0, 0)
+    assert market.book.next_due_ms(market.demand, 0) is None
+
+
+def test_runs_that_wait_for_keys_count_for_the_head_of_their_line(
+    market: Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound of the look-ahead, and of the memory."""
+    monkeypatch.setattr(streams.offer_book, "LINE_HEAD_MAX", 3)
+    market.rooms.bounds["k"] = 0
+    market.wants("g")
+    for number in range(3):
+        market.candidate(f"k{number}", number, key="k")
+    assert market.offered() == {}
+    market.candidate("beyond", 9)
+    assert market.offered() == {}
+    assert (market.book.length(LINE), market.book.truncated) == (3, {LINE})
+
+
+def test_a_pass_looks_at_some_full_keys_and_the_next_one_at_others(
+    market: Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams.key_waits, "KEYS_PER_PASS_MAX", 2)
+    market.wants("g")
+    keys = [f"k{number}" for number in range(5)]
+    for key in keys:
+        market.rooms.bounds[key] = 0
+        market.candidate(f"j{key}", key=key)
+    assert market.offered() == {}
+    market.rooms.asked = 0
+    assert market.offered() == {}
+    assert market.rooms.asked == 2
+    market.rooms.bounds = dict.fromkeys(keys, 1)
+    assert market.offered() == {"g": ["jk2", "jk3"]}
+    assert market.offered() == {"g": ["jk0", "jk4"]}
+    assert market.offered() == {"g": ["jk1"]}

@@ -1,0 +1,207 @@
+"""Runs that wait for their concurrency key and are not offered meanwhile, so that those behind them are.
+
+A part of the offer book. What waits is ordered by lane, then due time, over all queues whose workers wait: a younger
+run of a key never passes an older one because it is lighter, or a heavy one might wait for ever. A run that is heavier
+than the limit itself can not start and holds up nobody; it is looked at again when the limit rises.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+    from streams.offer_book import Candidate, Line
+
+KEYS_PER_PASS_MAX: Final = 32
+"""Keys looked at in one pass over the offer book, in turns: a look costs some 20 us, and passes come each few
+milliseconds where there is much to do."""
+
+STALE_MIN: Final = 64
+"""A heap is rebuilt when it holds more than so many removed entries and more of these than others."""
+
+Key = tuple[str, str]
+"""(tenant, concurrency key)."""
+
+_LANE_ORDER: Final = {"high": 0, "normal": 1, "low": 2}
+
+
+class KeyRooms(Protocol):
+    """What the limits of keys leave; see streams.limits."""
+
+    def key_bound(self, tenant: str, key: str) -> int | None:
+        """Give the limit of a key; None: it has none."""
+        ...
+
+    def key_room(self, tenant: str, key: str) -> int:
+        """Give how many units may be offered of a key that has a limit."""
+        ...
+
+    def offered(self, tenant: str, key: str, units: int) -> None:
+        """Take what was offered from the room."""
+        ...
+
+
+class Unbounded:
+    """No key has a limit."""
+
+    def key_bound(self, _tenant: str, _key: str) -> int | None:
+        """See KeyRooms."""
+        return None
+
+    def key_room(self, _tenant: str, _key: str) -> int:
+        """See KeyRooms."""
+        return 0
+
+    def offered(self, _tenant: str, _key: str, _units: int) -> None:
+        """See KeyRooms."""
+
+
+class _Heap:
+    """Runs of one key in one line, oldest first; removed ones stay until they come up."""
+
+    __slots__ = ("alive", "items")
+
+    def __init__(self) -> None:
+        self.items: list[Candidate] = []
+        self.alive: set[Candidate] = set()
+
+    def push(self, candidate: Candidate) -> None:
+        self.alive.add(candidate)
+        heapq.heappush(self.items, candidate)
+
+    def discard(self, candidate: Candidate) -> None:
+        self.alive.discard(candidate)
+        if len(self.items) - len(self.alive) > max(STALE_MIN, len(self.alive)):
+            self.items = sorted(self.alive)
+
+    def first(self) -> Candidate | None:
+        while self.items and self.items[0] not in self.alive:
+            heapq.heappop(self.items)
+        return self.items[0] if self.items else None
+
+
+class _OfKey:
+    """What waits of one key."""
+
+    __slots__ = ("bound", "lines", "too_heavy")
+
+    def __init__(self) -> None:
+        self.lines: dict[Line, _Heap] = {}
+        self.too_heavy: dict[Candidate, Line] = {}
+        self.bound = 0
+        """The lowest limit under which one of these was too heavy."""
+
+
+class KeyWaits:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._keys: dict[Key, _OfKey] = {}
+        self._order: deque[Key] = deque()
+        """Every key of `_keys` once: the next to look at first."""
+        self._where: dict[str, tuple[Line, Candidate]] = {}
+        self._of_line: dict[Line, int] = {}
+
+    def __contains__(self, run_id: object) -> bool:
+        return run_id in self._where
+
+    def of_line(self, line: Line) -> int:
+        """Give how many runs of a line wait here."""
+        return self._of_line.get(line, 0)
+
+    def any_of(self, queues: Container[tuple[str, str]]) -> bool:
+        """Tell whether something waits that would be offered in one of these queues."""
+        return any((line[0], line[1]) in queues for line in self._of_line)
+
+    def queue_up(self, tenant: str, key: str) -> bool:
+        """Tell whether runs of a key wait for room: others have to wait behind them."""
+        of_key = self._keys.get((tenant, key))
+        return of_key is not None and bool(of_key.lines)
+
+    def add(self, line: Line, candidate: Candidate, bound: int) -> None:
+        """Let a run wait, under the limit that its key has."""
+        name = (line[0], candidate.key)
+        of_key = self._keys.get(name)
+        if of_key is None:
+            of_key = self._keys[name] = _OfKey()
+            self._order.append(name)
+        self._where[candidate.run_id] = (line, candidate)
+        self._of_line[line] = self._of_line.get(line, 0) + 1
+        self._sort_in(of_key, line, candidate, bound)
+
+    def remove(self, run_id: str) -> None:
+        """Forget a run."""
+        place = self._where.pop(run_id, None)
+        if place is None:
+            return
+        line, candidate = place
+        left = self._of_line[line] - 1
+        if left:
+            self._of_line[line] = left
+        else:
+            del self._of_line[line]
+        of_key = self._keys[line[0], candidate.key]
+        if of_key.too_heavy.pop(candidate, None) is None:
+            self._discard(of_key, line, candidate)
+
+    def let_go(self, rooms: KeyRooms, queues: Container[tuple[str, str]]) -> Iterator[tuple[Line, Candidate]]:
+        """Give the runs that have room now, in queues whose workers wait, of the keys whose turn it is."""
+        for _ in range(min(len(self._order), KEYS_PER_PASS_MAX)):
+            name = self._order.popleft()
+            of_key = self._keys[name]
+            yield from self._let_go_of(name, of_key, rooms, queues)
+            if of_key.lines or of_key.too_heavy:
+                self._order.append(name)
+            else:
+                del self._keys[name]
+
+    def _let_go_of(
+        self, name: Key, of_key: _OfKey, rooms: KeyRooms, queues: Container[tuple[str, str]]
+    ) -> Iterator[tuple[Line, Candidate]]:
+        bound = rooms.key_bound(*name)
+        if of_key.too_heavy and (bound is None or bound > of_key.bound):
+            again, of_key.too_heavy = of_key.too_heavy, {}
+            for candidate, line in again.items():
+                self._sort_in(of_key, line, candidate, bound)
+        room = None if bound is None else rooms.key_room(*name)
+        while (place := _first(of_key, queues)) is not None:
+            line, candidate = place
+            if bound is not None and room is not None:
+                if candidate.weight > bound:  # the limit was lowered
+                    self._discard(of_key, line, candidate)
+                    self._sort_in(of_key, line, candidate, bound)
+                    continue
+                if candidate.weight > room:
+                    return
+                room -= candidate.weight
+            self.remove(candidate.run_id)
+            yield line, candidate
+
+    def _sort_in(self, of_key: _OfKey, line: Line, candidate: Candidate, bound: int | None) -> None:
+        if bound is not None and candidate.weight > bound:
+            of_key.bound = min(bound, of_key.bound) if of_key.too_heavy else bound
+            of_key.too_heavy[candidate] = line
+        else:
+            of_key.lines.setdefault(line, _Heap()).push(candidate)
+
+    def _discard(self, of_key: _OfKey, line: Line, candidate: Candidate) -> None:
+        heap = of_key.lines[line]
+        heap.discard(candidate)
+        if not heap.alive:
+            del of_key.lines[line]
+
+
+def _first(of_key: _OfKey, queues: Container[tuple[str, str]]) -> tuple[Line, Candidate] | None:
+    """Give the run whose turn it is: the highest lane, then the oldest."""
+    found: tuple[int, Candidate, Line] | None = None
+    for line, heap in of_key.lines.items():
+        candidate = heap.first() if (line[0], line[1]) in queues else None
+        if candidate is not None and (found is None or (_LANE_ORDER[line[2]], candidate) < found[:2]):
+            found = (_LANE_ORDER[line[2]], candidate, line)
+    return None if found is None else (found[2], found[1])

@@ -30,6 +30,7 @@ from streams.limits_reader import LimitsReader
 from streams.membership import FaustMembership, check_layout
 from streams.observe import ObservedOwner, SchedulerMetrics
 from streams.offer_sender import OfferSender
+from streams.overdue import OverdueWatch
 from streams.owner import Owner, Runtime
 from streams.query import QueryServer
 from streams.reply_sender import ReplySender
@@ -39,10 +40,14 @@ from streams.store.rocks import open_store
 from streams.topic_admin import TopicsWrongError, require_topics
 from streams.transaction import KafkaCommitter, NoSteps
 from streams.watchdog import Watchdog, end_with_threads
+from streams.watchdog_ends import WatchdogEnds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from schemas.config import Settings
     from streams.core.envelopes import Demand, OwnerView
+    from streams.overdue import Overdue
     from streams.store.interface import Store, StoreIdentity
     from streams.transaction import Steps
 
@@ -90,8 +95,9 @@ class _Process:
         self._settings = settings
         self._slot = slot
         self._logger: structlog.stdlib.BoundLogger = structlog.get_logger("horolog.scheduler")
-        self._metrics = SchedulerMetrics()
-        self._watchdog = Watchdog(settings.scheduler.watchdog_timeout_ms)
+        self._ends = WatchdogEnds(slot.path)
+        self._metrics = SchedulerMetrics(partitions=settings.topics.partitions, stalls=self._ends.count)
+        self._watchdog = Watchdog(settings.scheduler.watchdog_timeout_ms, end=self._ends.end)
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
         self._app = make_app(settings, str(slot.path / "faust"))
@@ -123,6 +129,11 @@ class _Process:
             ),
         )
         self._owner.heard_config(*self._config.read_whole())
+        self._overdue = OverdueWatch(
+            self._owner,
+            monotonic_ms=lambda: time.monotonic() * 1000.0,
+            wall_ms=lambda: time.time_ns() // 1_000_000,
+        )
         self._reader = DemandReader(settings, client, self._heard)
         self._limits = LimitsReader(settings, client, config=self._heard_limit, owner=self._heard_owner)
         self._queries = QueryServer(
@@ -130,6 +141,7 @@ class _Process:
             self._metrics.registry,
             partitions=settings.topics.partitions,
             history=KafkaHistory(settings, client),
+            standing=self._stand,
         )
 
     def run(self) -> int:
@@ -139,7 +151,7 @@ class _Process:
         self._loop.run_until_complete(self._serve_queries())
         inputs = connect(self._app, self._settings, lambda: self._owner)
         facts = SchedulerFacts(self._log, inputs, self._events.transactions, self._replies.progress)
-        self._stalls = StallWatch(facts, stalled=self._events.stalled)
+        self._stalls = StallWatch(facts, stalled=self._events.stalled, end=self._ends.end)
         self._app.task(self._turn)
         worker = faust.Worker(
             self._app, loop=self._loop, loglevel=self._settings.log.level, override_logging=False, quiet=True
@@ -167,6 +179,14 @@ class _Process:
             transactional_id=self._committer.transactional_id,
             data=str(self._slot.path),
         )
+        if self._ends.count:
+            self._logger.warning("ended_by_watchdog_before", times=self._ends.count, reason=self._ends.reason)
+
+    async def _stand(self) -> Mapping[int, Overdue]:
+        """Measure how this process stands, for whoever asks."""
+        standing = await self._overdue.look()
+        self._metrics.show(standing, is_member=self._owner.is_member)
+        return standing
 
     async def _turn(self) -> None:
         """Run the owner's loop inside Faust's life; its failure is the process's end."""

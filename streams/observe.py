@@ -58,7 +58,9 @@ METRICS: Final[Mapping[str, Row]] = {
     ),
     "horolog_runs_total": Row("counter", ("outcome",), "Runs that ended, by outcome."),
     "horolog_runs_skipped_total": Row("counter", ("reason",), "Occurrences that ended without a run, by reason."),
-    "horolog_runs_opened_total": Row("counter", ("kind",), "Occurrences, triggers and slots that became runs, by kind."),
+    "horolog_runs_opened_total": Row(
+        "counter", ("kind",), "Occurrences, triggers and slots that became runs, by kind."
+    ),
     "horolog_lease_grants_total": Row("counter", (), "Leases granted."),
     "horolog_lease_expirations_total": Row("counter", (), "Leases that ended without a word."),
     "horolog_commit_seconds": Row("histogram", (), "Begin of a transaction to its commit."),

@@ -27,7 +27,7 @@ from streams.offer_book import LANES
 from streams.store.interface import ReadyKey, ReadyLine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from prometheus_client import CollectorRegistry
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from streams.core.evidence import Proof
     from streams.core.state import JobState
     from streams.history_reader import History
+    from streams.overdue import Overdue
     from streams.owner import Owner
     from streams.shard import Shard
 
@@ -78,7 +79,7 @@ class QueryServer:
         history: History | None = None,
         standing: Callable[[], Awaitable[Mapping[int, Overdue]]] | None = None,
     ) -> None:
-        """`history` None: questions about it find nothing. `standing` is called before anybody is told how it stands."""
+        """`history` None: questions about it find nothing. `standing` measures how late this process is."""
         self._history = history
         self._standing = standing
         self._owner = owner

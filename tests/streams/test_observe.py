@@ -12,6 +12,7 @@ from prometheus_client import generate_latest
 from streams.core.commands import Complete
 from streams.membership import Membership
 from streams.observe import METRICS, ObservedOwner, SchedulerMetrics
+from streams.overdue import Overdue
 from streams.takeover import Progress
 from streams.transaction import Outcome
 
@@ -28,11 +29,26 @@ def sample(metrics: SchedulerMetrics, name: str, **labels: str) -> float | None:
 
 
 def test_the_table_of_metrics_equals_what_is_exposed() -> None:
-    assert exposed(SchedulerMetrics()) == METRICS
+    metrics = SchedulerMetrics()
+    assert exposed(metrics) == {name: row.meaning for name, row in METRICS.items()}
+    for family in metrics.registry.collect():
+        row = METRICS[family.name + "_total" if family.type == "counter" else family.name]
+        assert row.kind == family.type
+
+
+def test_the_labels_of_the_table_are_those_of_the_samples() -> None:
+    metrics = SchedulerMetrics()
+    metrics.show({3: Overdue(1, 2)}, is_member=True)
+    own = {"le", "quantile"}
+    for family in metrics.registry.collect():
+        row = METRICS[family.name + "_total" if family.type == "counter" else family.name]
+        assert all(set(found.labels) - own == set(row.labels) for found in family.samples)
 
 
 def test_names_carry_their_units() -> None:
-    assert all(re.fullmatch(r"horolog_[a-z_]+_(seconds|total|records|owned)", name) for name in METRICS)
+    assert all(
+        re.fullmatch(r"horolog_[a-z_]+_(seconds|total|records|partitions|owned|member)", name) for name in METRICS
+    )
 
 
 def test_committed_decisions_are_counted_by_what_they_did(rig: Any, make_job: Any) -> None:
@@ -83,7 +99,7 @@ def test_a_recovery_is_told_in_the_log_every_two_seconds_and_a_quick_one_not() -
     assert [(line["partition"], line["restored"], line["total"]) for line in told] == [(3, 30, 90), (3, 50, 90)]
 
 
-def test_partitions_show_who_owns_them_and_how_far_recovery_is() -> None:
+def test_partitions_show_how_far_recovery_is() -> None:
     metrics = SchedulerMetrics()
     observed = ObservedOwner(metrics, skew_alert_ms=1_000)
     observed.recovering(Progress(3, 10, 40, 100))
@@ -91,9 +107,26 @@ def test_partitions_show_who_owns_them_and_how_far_recovery_is() -> None:
     assert sample(metrics, "horolog_recovery_remaining_records", partition="3") == 60
     observed.ready([3], 5.0)
     assert sample(metrics, "horolog_recovery_remaining_records", partition="3") == 0
+
+
+def test_a_scrape_shows_what_the_process_acts_for_at_that_moment_and_how_late_it_is() -> None:
+    metrics = SchedulerMetrics(partitions=8, stalls=2)
+    metrics.show({3: Overdue(1_500, 250), 4: Overdue(0, 0)}, is_member=True)
     assert sample(metrics, "horolog_partition_owned", partition="3") == 1
-    observed.revoked([3], 1.0)
+    assert sample(metrics, "horolog_overdue_slot_seconds", partition="3") == 1.5
+    assert sample(metrics, "horolog_oldest_ready_run_seconds", partition="3") == 0.25
+    assert sample(metrics, "horolog_overdue_slot_seconds", partition="4") == 0
+    assert sample(metrics, "horolog_group_member") == 1
+    metrics.show({4: Overdue(0, 0)}, is_member=False)
     assert sample(metrics, "horolog_partition_owned", partition="3") is None
+    assert sample(metrics, "horolog_overdue_slot_seconds", partition="3") is None
+    assert sample(metrics, "horolog_group_member") == 0
+    assert (sample(metrics, "horolog_topic_partitions"), sample(metrics, "horolog_stalls_total")) == (8, 2)
+
+
+def test_what_an_alert_counts_begins_at_zero_and_not_with_its_first_time() -> None:
+    metrics = SchedulerMetrics()
+    assert [sample(metrics, "horolog_dead_letters_total", code=code) for code in ("unreadable", "quota")] == [0, 0]
 
 
 def test_every_event_has_a_line_with_a_stable_name() -> None:

@@ -120,9 +120,11 @@ async def test_an_aborted_batch_is_decided_again(owned: Any, make_job: Any) -> N
 async def test_a_stale_generation_forgets_everything_and_waits_for_the_group(owned: Any, make_job: Any) -> None:
     await owned.assign(0)
     await owned.active(0)
+    assert owned.owner.is_member
     owned.committer.script = [Outcome.STALE]
     owned.deliver(0, 0, define(make_job, on(0)))
     await owned.told.heard("failed")
+    await owned.told.until(lambda: not owned.owner.is_member)
     assert owned.owner.shards == {}
     assert owned.stores.now_open() == []
     count = len(owned.committer.transactions)

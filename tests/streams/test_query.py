@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,13 @@ from streams.core.evidence import Proof
 from streams.core.identity import run_id_at
 from streams.core.job_filter import JobFilter
 from streams.demand import DemandTable
+from streams.observe import SchedulerMetrics
+from streams.overdue import Overdue, OverdueWatch
 from streams.query import QueryServer
 from streams.takeover import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
 PARTITIONS = 2
 OWN = [name for name in (f"j{n:03}" for n in range(200)) if partition_for(name, PARTITIONS) == 0][:30]
@@ -192,7 +195,8 @@ async def test_a_job_that_cannot_be_read_is_told_as_such(service: Service, monke
 
 async def test_the_process_is_ready_when_all_its_partitions_act(service: Service) -> None:
     assert await service.get("/livez") == (200, {"live": True})
-    assert await service.get("/readyz") == (200, {"ready": True, "owned": [0], "recovering": {}})
+    quiet = {"overdueSlotMs": 0, "oldestReadyRunMs": 0}
+    assert await service.get("/readyz") == (200, {"ready": True, "owned": [0], "recovering": {}} | quiet)
     service.owner.recovering = {1: Progress(1, 10, 40, 100)}
     status, body = await service.get("/readyz")
     assert (status, body["recovering"]) == (503, {"1": {"restored": 30, "total": 90}})
@@ -210,6 +214,37 @@ async def test_metrics_are_those_of_the_registry(service: Service) -> None:
     async with service.session.get(service.url + "/metrics") as answer:
         assert answer.status == 200
         assert "seen_total 3.0" in await answer.text()
+
+
+async def test_how_late_the_owner_is_is_measured_when_somebody_asks(service: Service, make_job: Any) -> None:
+    metrics, behind_ms = SchedulerMetrics(), 0
+    watch = OverdueWatch(service.owner, monotonic_ms=lambda: service.rig.monotonic_ms + behind_ms, wall_ms=lambda: 0)
+
+    async def stand() -> Mapping[int, Overdue]:
+        standing = await watch.look()
+        metrics.show(standing, is_member=True)
+        return standing
+
+    server = QueryServer(service.owner, metrics.registry, partitions=PARTITIONS, standing=stand)  # type: ignore[arg-type] # a part of an owner
+    url = f"http://127.0.0.1:{await server.start('127.0.0.1', 0)}"
+    late = next(name for name in (f"late{n}" for n in range(50)) if partition_for(name, PARTITIONS) == 0)
+    service.rig.define(make_job(late, at_ms=service.rig.now_ms + 1_000))
+    service.rig.run()
+    behind_ms = 8_000  # the loop stands still from here on
+    try:
+        async with service.session.get(url + "/readyz") as answer:
+            body = await answer.json()
+            assert answer.status == 200  # it is told, and nobody is restarted for it
+            assert body["overdueSlotMs"] == pytest.approx(7_000, abs=20)
+            assert body["oldestReadyRunMs"] == pytest.approx(8_000, abs=20)
+        behind_ms = 20_000
+        async with service.session.get(url + "/metrics") as answer:
+            text = await answer.text()
+    finally:
+        await server.stop()
+    [age] = re.findall(r'^horolog_overdue_slot_seconds\{partition="0"\} (\S+)$', text, re.MULTILINE)
+    assert float(age) == pytest.approx(19, abs=0.05)
+    assert 'horolog_partition_owned{partition="0"} 1.0' in text
 
 
 async def test_who_waits_at_every_gateway_is_told(service: Service) -> None:

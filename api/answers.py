@@ -77,6 +77,8 @@ class JobAnswer(Answer, frozen=True, kw_only=True):
     max_runs: int | UnsetType | None = UNSET
     jitter_seconds: float | UnsetType = UNSET
     calendars: list[str] | UnsetType = UNSET
+    concurrency_key: str | UnsetType | None = UNSET
+    concurrency_weight: int | UnsetType = UNSET
 
 
 class JobsAnswer(Answer, frozen=True, kw_only=True):
@@ -286,6 +288,24 @@ class QueuesAnswer(Answer, frozen=True, kw_only=True):
     """All queues of a tenant."""
 
     queues: list[QueueAnswer]
+
+
+class ConcurrencyKeyAnswer(Answer, frozen=True, kw_only=True):
+    """A concurrency key; without a limit nothing is counted."""
+
+    key: str
+    tenant: str
+    version: int
+    description: str
+    max_running: int | None
+    units_running: int | None
+    runs_waiting: bool | None
+
+
+class ConcurrencyKeysAnswer(Answer, frozen=True, kw_only=True):
+    """All concurrency keys of a tenant that have a limit."""
+
+    concurrency_keys: list[ConcurrencyKeyAnswer]
 
 
 class TenantAnswer(Answer, frozen=True, kw_only=True):

@@ -17,7 +17,19 @@ from api.dispatch.calls import DispatchError
 from api.http_call import HttpCall, body_too_large, request_id_of
 from api.openapi import document_of
 from api.problems import Problem, problem_of
-from api.routes import bulk, calendars, control, jobs, leases, previews, queues, registry, runs, service
+from api.routes import (
+    bulk,
+    calendars,
+    concurrency_keys,
+    control,
+    jobs,
+    leases,
+    previews,
+    queues,
+    registry,
+    runs,
+    service,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,6 +45,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *leases.ROUTES,
     *runs.ROUTES,
     *queues.ROUTES,
+    *concurrency_keys.ROUTES,
     *calendars.ROUTES,
     *service.ROUTES,
     *registry.ROUTES,

@@ -97,6 +97,8 @@ class JobBody(Body, frozen=True, kw_only=True):
     max_runs: int | UnsetType | None = UNSET
     jitter_seconds: float | UnsetType | None = UNSET
     calendars: list[str | CalendarRef] | UnsetType | None = UNSET
+    concurrency_key: str | UnsetType | None = UNSET
+    concurrency_weight: int | UnsetType | None = UNSET
     paused: bool | UnsetType | None = UNSET
 
 
@@ -274,6 +276,13 @@ class QueueBody(Body, frozen=True, kw_only=True):
     description: str = ""
 
 
+class ConcurrencyKeyBody(Body, frozen=True, kw_only=True):
+    """`PUT /v1/concurrency-keys/{key}`."""
+
+    max_running: int | None = None
+    description: str = ""
+
+
 class CalendarBody(Body, frozen=True, kw_only=True):
     """`PUT /v1/calendars/{calendar}`: the whole calendar."""
 
@@ -282,11 +291,6 @@ class CalendarBody(Body, frozen=True, kw_only=True):
     rules: list[str] = []
     description: str = ""
 
-
-_INSTEAD: Final = {
-    "concurrencyKey": "is not there; give the jobs that share a key a queue of their own, with maxRunning.",
-}
-"""What to do without a field that other schedulers have."""
 
 _AT: Final = re.compile(r" - at `(?:key in )?(\$[^`]*)`")
 _MISSING: Final = re.compile(r"Object missing required field `([^`]+)`")
@@ -340,7 +344,7 @@ def _wrong_shape(message: str, prefix: str) -> Problem:
         return Problem("missing_field", f"{field}: is required; send it.", field=field)
     if (unknown := _UNKNOWN.search(message)) is not None:
         field = _join(prefix, path, unknown[1])
-        advice = _INSTEAD.get(unknown[1], "is not a known field; remove it or correct its name.")
+        advice = "is not a known field; remove it or correct its name."
         return Problem("unknown_field", f"{field}: {advice}", field=field)
     field = _join(prefix, path, "")
     if not field:

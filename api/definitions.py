@@ -17,6 +17,8 @@ from api.bodies import CalendarRef, JobBody, RetryBody, ScheduleBody, compact
 from api.instants import INSTANT_ALLOWED, instant_text, ms_of_seconds, parse_instant, parse_length_ms
 from api.problems import Problem
 from streams.core.definition import (
+    CONCURRENCY_KEY_PATTERN,
+    CONCURRENCY_WEIGHT_MAX,
     JOB_ID_PATTERN,
     NAME_PATTERN,
     PAYLOAD_BYTES_MAX,
@@ -83,6 +85,8 @@ _CORE_FIELDS: Final = {
     "jitter_kind": "jitterSeconds",
     "concurrent_runs_max": "overlap",
     "max_runs": "maxRuns",
+    "concurrency_key": "concurrencyKey",
+    "concurrency_weight": "concurrencyWeight",
     "start_at_ms": "startAt",
     "end_at_ms": "endAt",
     "retry.max_attempts": "retry.maxAttempts",
@@ -199,6 +203,14 @@ def check_name(text: str, field: str, code: str = "invalid_field") -> str:
     if NAME_PATTERN.fullmatch(text) is None:
         allowed = "1 to 100 of letters, digits, '.', '_' and '-', first a letter or digit"
         raise Problem(code, f"{field}: {text[:40]!r} is no name; use {allowed}.", field=field, allowed=allowed)
+    return text
+
+
+def check_concurrency_key(text: str, field: str = "concurrencyKey", code: str = "invalid_field") -> str:
+    """Give a concurrency key back. Raises Problem."""
+    if CONCURRENCY_KEY_PATTERN.fullmatch(text) is None:
+        allowed = "1 to 128 of letters, digits, '.', '_', ':' and '-', first a letter or digit"
+        raise Problem(code, f"{field}: {text[:40]!r} is no key; use {allowed}.", field=field, allowed=allowed)
     return text
 
 
@@ -323,6 +335,24 @@ def _policies(body: JobBody) -> dict[str, Any]:
         changes["overlap"] = body.overlap or "skip"
     if body.max_runs is not UNSET and body.max_runs is not None and body.max_runs < 1:
         raise Problem("invalid_field", "maxRuns: use a whole number from 1, or null.", field="maxRuns")
+    return changes | _concurrency(body)
+
+
+def _concurrency(body: JobBody) -> dict[str, Any]:
+    """A weight of 1 is the default and is kept as such; without a key there is none."""
+    changes: dict[str, Any] = {}
+    key, weight = body.concurrency_key, body.concurrency_weight
+    if key is not UNSET:
+        changes["concurrency_key"] = "" if key is None else check_concurrency_key(key)
+        if key is None and weight is UNSET:
+            changes["concurrency_weight"] = 0
+    if weight is not UNSET:
+        if weight is not None and not 1 <= weight <= CONCURRENCY_WEIGHT_MAX:
+            allowed = f"1 to {CONCURRENCY_WEIGHT_MAX}"
+            detail = f"concurrencyWeight: {weight} is out of range; use {allowed}."
+            limit = CONCURRENCY_WEIGHT_MAX if weight > 1 else 1
+            raise Problem("invalid_field", detail, field="concurrencyWeight", limit=limit, allowed=allowed)
+        changes["concurrency_weight"] = 0 if weight in (None, 1) else weight
     return changes
 
 
@@ -536,6 +566,8 @@ def definition_view(definition: Definition, *, with_payload: bool) -> dict[str, 
         "maxRuns": definition.max_runs or None,
         "jitterSeconds": definition.jitter_ms / 1000,
         "calendars": list(definition.calendars),
+        "concurrencyKey": definition.concurrency_key or None,
+        "concurrencyWeight": definition.concurrency_weight or 1,
     }
     if with_payload:
         view |= payload_view(definition.payload, definition.content_type)

@@ -64,6 +64,14 @@ def _evidence(proof: Proof) -> dict[str, Any]:
     }
 
 
+class KeyRoom(NamedTuple):
+    """The limit of a job's concurrency key, and what counts against it, as owners told about a second ago."""
+
+    key: str
+    limit: int
+    units: int
+
+
 class _Explanation:
     """Collects conditions."""
 
@@ -92,7 +100,13 @@ class _Explanation:
 
 
 def explain(
-    job: Job, at_ms: int | None, polling: Polling, now_ms: int, record: Sequence[Proof | None] = ()
+    job: Job,
+    at_ms: int | None,
+    polling: Polling,
+    now_ms: int,
+    record: Sequence[Proof | None] = (),
+    *,
+    key: KeyRoom | None = None,
 ) -> Explained:
     """Explain the occurrence at an instant; None: the open run, else the next occurrence, else the last one.
 
@@ -105,7 +119,7 @@ def explain(
         out.holds("occurrence_scheduled", holds=True, detail=scheduled, ask=_version_ask(job))
         if isinstance(run, ClosedRun):
             return _closed(out, run)
-        return _open(out, run, polling, now_ms)
+        return _open(out, run, polling, now_ms, key)
     opening = record[0] if record else None
     if opening is not None and at_ms is not None:
         return _recorded(job, at_ms, opening, record[1] if len(record) > 1 else None)
@@ -279,7 +293,7 @@ def _run_ask(run: OpenRun | ClosedRun, at_ms: int, *events: str) -> Ask:
     return Ask(events=events, at_ms=at_ms, run_id=run.run_id)
 
 
-def _open(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int) -> Explained:
+def _open(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int, key: KeyRoom | None) -> Explained:
     state = out.job.state
     opened = _run_ask(run, run.opened_at_ms, "RunOpened")
     out.holds("run_opened", holds=True, detail=f"opened at {instant_text(run.opened_at_ms)}", ask=opened)
@@ -295,11 +309,11 @@ def _open(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int) -> Exp
         detail = f"paused by {state.pause.actor or 'somebody'}"
         out.holds("job_not_paused", holds=False, detail=detail, ask=_paused_ask(state.pause))
         return out.done("paused", "The job is paused: the run waits until it is resumed.")
-    return _waiting(out, run, polling, now_ms)
+    return _waiting(out, run, polling, now_ms, key)
 
 
-def _waiting(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int) -> Explained:
-    """A run that nothing but its due time, workers and slots holds up."""
+def _waiting(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int, key: KeyRoom | None) -> Explained:
+    """A run that nothing but its due time, its concurrency key, workers and slots holds up."""
     due = run.due_at_ms <= now_ms
     if not due and run.attempt:
         ended_ms = run.attempts[-1].ended_at_ms if run.attempts else run.opened_at_ms
@@ -312,9 +326,24 @@ def _waiting(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int) -> 
     if not due:
         return out.done("will_run_at", f"Will run at {instant_text(run.due_at_ms)}.")
     waited_s = (now_ms - run.due_at_ms) / 1000
+    if key is not None and (blocked := _key_blocks(out, key, waited_s)) is not None:
+        return blocked
     detail = f"{polling.calls} lease calls wait, at {polling.gateways} gateways"
     if not out.holds("worker_polling", holds=polling.gateways > 0, detail=detail):
         summary = f"No worker polls queue {out.job.state.queue!r} at any gateway; ready for {waited_s:.1f} s."
         return out.done("no_worker_polling", summary)
     out.holds("slot_free", holds=polling.slots > 0, detail=f"{polling.slots} free slots at {polling.gateways} gateways")
     return out.done("waiting_for_slot", f"Ready for {waited_s:.1f} s; waits for a worker's free slot.")
+
+
+def _key_blocks(out: _Explanation, key: KeyRoom, waited_s: float) -> Explained | None:
+    """Note whether the run's key lets it start; the whole answer where it does not."""
+    weight = out.job.state.concurrency_weight
+    detail = f"a run takes {weight} of concurrency key {key.key!r}, whose limit is {key.limit}"
+    if not out.holds("concurrency_key_allows", holds=weight <= key.limit, detail=detail):
+        summary = f"Never starts: {detail}. Raise the limit, or lower concurrencyWeight."
+        return out.done("waiting_for_concurrency_key", summary)
+    detail = f"running jobs take {key.units} of {key.limit} of concurrency key {key.key!r}; this one needs {weight}"
+    if not out.holds("concurrency_key_free", holds=key.units + weight <= key.limit, detail=detail):
+        return out.done("waiting_for_concurrency_key", f"Ready for {waited_s:.1f} s; {detail}.")
+    return None

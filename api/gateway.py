@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from api.calendar_shelf import CalendarShelf
+from api.concurrency_book import ConcurrencyBook
 from api.config_books import ConfigBooks
 from api.metrics import Metrics
 from api.owner_watch import OwnerWatch
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from api.cursors import Shown
     from api.dispatch.client import DispatchClient
     from api.queries import OwnerQueries, SeenJob
+    from streams.core.envelopes import OwnerView
     from streams.core.evidence import Ask, Proof
     from streams.core.state import Job
 
@@ -69,19 +71,25 @@ class Gateway:
     config: ConfigBooks = field(init=False)
     queues: QueueBook = field(init=False)
     tenants: TenantBook = field(init=False)
+    concurrency: ConcurrencyBook = field(init=False)
     calendars: CalendarShelf = field(init=False)
     pending: PendingCounts = field(default_factory=PendingCounts)
 
     def __post_init__(self) -> None:
         self.watch = OwnerWatch(self.client)
+        self.concurrency = ConcurrencyBook(self.client)
         for partition, view in self.client.owners.items():
-            self.pending.heard(partition, view)
-        self.client.on_owner_change = self.pending.heard
+            self._heard_owner(partition, view)
+        self.client.on_owner_change = self._heard_owner
         self.metrics = Metrics(self.client)
         self.queues = QueueBook(self.client, strict=self.limits.strict_queues)
         self.tenants = TenantBook(self.client)
         self.calendars = CalendarShelf(self.client)
-        self.config = ConfigBooks(self.client, (self.queues, self.tenants), self.calendars.book)
+        self.config = ConfigBooks(self.client, (self.queues, self.tenants, self.concurrency), self.calendars.book)
+
+    def _heard_owner(self, partition: int, view: OwnerView | None) -> None:
+        self.pending.heard(partition, view)
+        self.concurrency.heard_owner(partition, view)
 
     def now_ms(self) -> int:
         """Give the broker's time, at most its true one."""

@@ -14,7 +14,7 @@ import msgspec
 
 from api.answers import ProblemAnswer
 from api.problems import STATUS
-from streams.core.definition import JOB_ID_PATTERN, NAME_PATTERN
+from streams.core.definition import CONCURRENCY_KEY_PATTERN, JOB_ID_PATTERN, NAME_PATTERN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,6 +40,7 @@ _PATH_PARAMS: Final[dict[str, tuple[str, str | None, str]]] = {
     "job_id": ("Id of a job.", JOB_ID_PATTERN.pattern, "job_not_found"),
     "run_id": ("Id of a run, `run_<jobId>_<suffix>`.", None, "run_not_found"),
     "queue": ("Name of a queue.", NAME_PATTERN.pattern, "bad_path"),
+    "key": ("A concurrency key.", CONCURRENCY_KEY_PATTERN.pattern, "bad_path"),
     "calendar": ("Name of a calendar.", NAME_PATTERN.pattern, "bad_path"),
     "tenant": ("Name of a tenant.", NAME_PATTERN.pattern, "bad_path"),
     "backfill_id": ("Id of a backfill.", None, "unknown_backfill"),

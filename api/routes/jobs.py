@@ -30,6 +30,7 @@ from api.definitions import (
     read_instant,
     standing,
 )
+from api.explain import KeyRoom
 from api.http_call import HttpCall, accepted, answer, etag, replayed
 from api.instants import instant_or_none, instant_text
 from api.listing import (
@@ -93,6 +94,7 @@ async def create(call: HttpCall) -> web.Response:
     gateway = call.gateway
     definition = define(body, job_id=job_id, tenant=call.caller.tenant, now_ms=gateway.now_ms())
     gateway.queues.require(call.caller.tenant, definition.queue)
+    gateway.concurrency.require_startable(definition)
     warnings = await gateway.calendars.check(definition, now_ms=gateway.now_ms())
     command = Define(
         job_id=job_id,
@@ -127,6 +129,7 @@ async def put(call: HttpCall) -> web.Response:
     gateway, expected, create_only = call.gateway, call.if_match, call.create_only
     definition = define(body, job_id=job_id, tenant=call.caller.tenant, now_ms=gateway.now_ms(), default_name=job_id)
     gateway.queues.require(call.caller.tenant, definition.queue)
+    gateway.concurrency.require_startable(definition)
     warnings = await gateway.calendars.check(definition, now_ms=gateway.now_ms())
     command = Define(
         job_id=job_id,
@@ -180,6 +183,11 @@ async def _change_once(
     gateway = call.gateway
     changed = patch(definition, body, now_ms=gateway.now_ms())
     gateway.queues.require(call.caller.tenant, changed.queue)
+    if (changed.concurrency_key, changed.concurrency_weight) != (
+        definition.concurrency_key,
+        definition.concurrency_weight,
+    ):
+        gateway.concurrency.require_startable(changed)
     warnings = await gateway.calendars.check(changed, now_ms=gateway.now_ms())
     wanted = standing(body)
     same = changed == definition and wanted in ("", standing_of(job.state))
@@ -260,9 +268,19 @@ async def explain(call: HttpCall) -> web.Response:
     job = await call.gateway.job(call.job_id, call.caller)
     polling = (await polling_of(call.gateway, job.state.tenant)).get(job.state.queue, NOBODY)
     record = await call.gateway.evidence(job.state.job_id, explanations.asks_of_past(job, at_ms))
-    explained = explanations.explain(job, at_ms, polling, call.gateway.now_ms(), record)
+    key = _room_of(call, job)
+    explained = explanations.explain(job, at_ms, polling, call.gateway.now_ms(), record, key=key)
     found = await call.gateway.evidence(job.state.job_id, [ask for ask in explained.asks if ask is not None])
     return answer(explained.proven(found))
+
+
+def _room_of(call: HttpCall, job: Job) -> KeyRoom | None:
+    """Give what bounds the runs of a job by its concurrency key; None: nothing does."""
+    state, book = job.state, call.gateway.concurrency
+    limit = book.limit(state.tenant, state.concurrency_key) if state.concurrency_key else None
+    if limit is None:
+        return None
+    return KeyRoom(state.concurrency_key, limit, book.use(state.tenant, state.concurrency_key).units)
 
 
 def _defined(call: HttpCall, reply: Reply, warnings: list[str], *, created: bool) -> web.Response:

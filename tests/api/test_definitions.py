@@ -48,6 +48,7 @@ OPTIONAL = st.fixed_dictionaries(
         "labels": st.dictionaries(st.text(min_size=1, max_size=5), st.text(max_size=5), max_size=3),
         "maxRuns": st.none() | st.integers(1, 99),
         "startAt": st.just("2026-01-01T00:00:00.000Z"),
+        "concurrencyKey": st.sampled_from(["k", "customer:42"]),
     },
 )
 

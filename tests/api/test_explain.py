@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.explain import asks_of_past, explain
+from api.explain import KeyRoom, asks_of_past, explain
 from api.polling import NOBODY, Polling
 from api.queries import MemoryQueries
 from streams.core.commands import Complete, Define, Delete, Fail, LeaseRun, Pause
@@ -26,7 +26,7 @@ NOWHERE: dict[str, Any] = {
 }
 
 
-def owner_of(*, overlap: Overlap = "skip", retry: Retry = Retry()) -> ManualOwner:  # noqa: B008 - frozen
+def owner_of(*, overlap: Overlap = "skip", retry: Retry = Retry(), **more: Any) -> ManualOwner:  # noqa: B008 - frozen
     owner = ManualOwner(now_ms=NOON)
     definition = Definition(
         job_id="job",
@@ -37,14 +37,17 @@ def owner_of(*, overlap: Overlap = "skip", retry: Retry = Retry()) -> ManualOwne
         schedule=IntervalSpec(every_ms=MINUTE, anchor_ms=NOON + MINUTE),
         overlap=overlap,
         retry=retry,
+        **more,
     )
     owner.do(Define(job_id="job", definition=definition, request_hash="h"))
     return owner
 
 
-def explained(owner: ManualOwner, at_ms: int | None = None, polling: Polling = NOBODY) -> dict[str, Any]:
+def explained(
+    owner: ManualOwner, at_ms: int | None = None, polling: Polling = NOBODY, key: KeyRoom | None = None
+) -> dict[str, Any]:
     assert owner.job is not None
-    answer = explain(owner.job, at_ms, polling, owner.now_ms).answer
+    answer = explain(owner.job, at_ms, polling, owner.now_ms, key=key).answer
     assert answer["summary"]
     assert all(condition["detail"] for condition in answer["conditions"])
     return answer
@@ -263,3 +266,20 @@ async def test_a_deleted_job_names_its_deletion() -> None:
     owner.do(Delete(job_id="job"))
     answer = await proven(owner)
     assert (answer["situation"], evidence(owner, answer)) == ("job_deleted", {"job_exists": "JobDeleted"})
+
+
+@pytest.mark.parametrize(
+    ("units", "limit", "failing", "situation"),
+    [
+        (0, 2, "concurrency_key_allows", "waiting_for_concurrency_key"),
+        (3, 5, "concurrency_key_free", "waiting_for_concurrency_key"),
+        (2, 5, "worker_polling", "no_worker_polling"),
+    ],
+)
+def test_a_run_may_wait_for_its_concurrency_key(units: int, limit: int, failing: str, situation: str) -> None:
+    owner = owner_of(concurrency_key="k", concurrency_weight=3)
+    owner.now_ms = NOON + MINUTE
+    owner.wake()
+    answer = explained(owner, key=KeyRoom("k", limit, units))
+    assert (first_failing(answer), answer["situation"]) == (failing, situation)
+    assert ("Never starts" in answer["summary"]) == (limit < 3)

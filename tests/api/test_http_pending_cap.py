@@ -74,9 +74,3 @@ async def test_each_partition_counts_with_its_last_word(api: Any) -> None:
     assert counts.total("default") == 9, "what has no owner at the moment is pending all the same"
     counts.heard(1, say(api, 1, 0))
     assert counts.total("default") == 2
-
-
-async def test_a_concurrency_key_is_refused_with_what_to_use_instead(api: Any) -> None:
-    refused = await api("POST", "/v1/jobs", {**DAILY, "concurrencyKey": "k"})
-    assert refused.problem() == (422, "unknown_field", "concurrencyKey")
-    assert "queue of their own, with maxRunning" in refused.body["detail"]

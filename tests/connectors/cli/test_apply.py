@@ -222,6 +222,8 @@ SERVER: dict[str, Any] = {  # as a gateway writes it
     "maxRuns": None,
     "jitterSeconds": 0.0,
     "calendars": [],
+    "concurrencyKey": None,
+    "concurrencyWeight": 1,
     "payload": None,
     "version": 3,
     "state": "active",

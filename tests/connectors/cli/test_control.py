@@ -281,10 +281,29 @@ async def test_limits_of_queues_and_tenants_are_changed_one_by_one(horolog: Horo
     assert (foreign.code, "token of the tenant" in foreign.err) == (1, True)
 
 
+async def test_the_limit_of_a_concurrency_key_is_set_shown_and_lifted(horolog: Horolog, gateway: FakeGateway) -> None:
+    first = await horolog("concurrency-keys", "set", "customer:42", "--max-running", "2", "--description", "their API")
+    second = await horolog("concurrency-keys", "set", "customer:42", "--max-running", "3", "-o", "json")
+    shown = await horolog("concurrency-keys", "show", "customer:42")
+    listed = await horolog("concurrency-keys", "list")
+    lifted = await horolog("concurrency-keys", "set", "customer:42", "--max-running", "none", "--description", "")
+    left = await horolog("concurrency-keys", "list", "-o", "json")
+
+    assert "Saved concurrency key customer:42, version 1. maxRunning: 2" in first.out
+    assert (second.json["maxRunning"], second.json["description"]) == (3, "their API")
+    assert "unitsRunning" in shown.out
+    assert "their API" in listed.out
+    assert "maxRunning: none" in lifted.out
+    assert left.json == []
+    puts = [call.headers.get("If-Match") for call in gateway.calls if call.method == "PUT"]
+    assert puts == [None, '"1"', '"2"']
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("jobs", "bulk", "delete", "--yes"), "Say which jobs"),
+        (("concurrency-keys", "set", "k"), "Nothing to change was named"),
         (("jobs", "bulk"), "ACTION"),
         (("jobs", "backfill", "x"), "--from"),
         (("runs", "replay"), "Name a run, or say which dead runs"),

@@ -74,6 +74,8 @@ POLICIES: list[dict[str, Any]] = [
     {"timeoutSeconds": 90.5, "startDeadlineSeconds": 600},
     {"startAt": "2026-12-01T00:00:00+01:00", "endAt": "2029-12-01T00:00:00Z", "maxRuns": 7},
     {"jitterSeconds": 0.25},
+    {"concurrencyKey": "customer:42"},
+    {"concurrencyKey": "k", "concurrencyWeight": 3},
     {"task": "other", "queue": "billing", "labels": {"team": "eu", "empty": ""}},
     {"payload": {"text": "yes", "number": 1e30, "list": [None, True, "2026-12-01", "10:30", "\u2028"]}},
     {"task": "job"},

@@ -194,6 +194,26 @@ async def test_pause_resume_preview_explain_and_backfill(client: Both) -> None:
     assert real.backfill_id
 
 
+async def test_two_jobs_share_the_limit_of_their_concurrency_key(client: Both, gateway: FakeGateway) -> None:
+    created = await client.put_concurrency_key("k", max_running=2)
+    assert (created.key, created.max_running, created.units_running, created.version) == ("k", 2, 0, 1)
+    for job_id, weight in (("a", 2), ("b", 1)):
+        await client.create_job("n", job_id=job_id, every="1h", concurrency_key="k", concurrency_weight=weight)
+        await client.trigger_job(job_id)
+    assert (await client.get_job("a")).concurrency_weight == 2
+    (first,) = await client.lease("default", worker_id="me", max_runs=4, wait_seconds=0)
+    assert first.job_id == "a"
+    assert await client.lease("default", worker_id="me", max_runs=4, wait_seconds=0) == ()
+    (key,) = await client.list_concurrency_keys()
+    assert (key.units_running, key.runs_waiting) == (2, True)
+    await client.put_concurrency_key("k", max_running=3)
+    (second,) = await client.lease("default", worker_id="me", max_runs=4, wait_seconds=0)
+    assert second.job_id == "b"
+    assert (await client.put_concurrency_key("k")).max_running is None
+    assert (await client.get_concurrency_key("k")).version == 0
+    assert gateway.memory.concurrency_keys == {}
+
+
 async def test_queues_and_readiness(client: Both) -> None:
     created = await client.put_queue("billing", max_running=7, description="money")
     assert (created.queue, created.max_running, created.version) == ("billing", 7, 1)

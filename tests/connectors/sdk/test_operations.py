@@ -53,6 +53,8 @@ DEFINED: Any = {
     "jitter_seconds": 1,
     "paused": True,
     "calendars": ["c"],
+    "concurrency_key": "k",
+    "concurrency_weight": 1,
 } | FORMS
 BULK: Any = {
     "queue": "q",
@@ -201,6 +203,11 @@ TABLE: dict[str, list[Use]] = {
     "get_queues_queue": [Use("get_queue", ("q",))],
     "put_queues_queue": [
         Use("put_queue", ("q",), {"max_running": 1, "max_lease_rate_per_second": 1, "description": "d", "version": 1})
+    ],
+    "get_concurrency_keys": [Use("list_concurrency_keys")],
+    "get_concurrency_keys_key": [Use("get_concurrency_key", ("k",))],
+    "put_concurrency_keys_key": [
+        Use("put_concurrency_key", ("k",), {"max_running": 1, "description": "d", "version": 1})
     ],
     "get_calendars": [Use("list_calendars", (), PAGED)],
     "get_calendars_calendar": [Use("get_calendar", ("c",))],

@@ -19,6 +19,7 @@ from horolog._types import (
     BackfillProgress,
     BulkChange,
     Calendar,
+    ConcurrencyKey,
     Explanation,
     ItemResult,
     Job,
@@ -110,6 +111,8 @@ class JobFields(TypedDict, total=False):
     max_runs: int | None
     jitter_seconds: float
     calendars: Sequence[Any]
+    concurrency_key: str | None
+    concurrency_weight: int
     paused: bool
 
 
@@ -622,6 +625,24 @@ def put_queue(
     """Create a queue or replace its settings: what is left out goes back to its default. `version` guards."""
     body = _given(maxRunning=max_running, maxLeaseRatePerSecond=max_lease_rate_per_second, description=description)
     return Call("PUT", _path("queues", queue), _one(Queue), body, _headers(version=version))
+
+
+def get_concurrency_key(key: str) -> Call[ConcurrencyKey]:
+    """Return a concurrency key: its limit, and what counts against it."""
+    return Call("GET", _path("concurrency-keys", key), _one(ConcurrencyKey))
+
+
+def list_concurrency_keys() -> Call[tuple[ConcurrencyKey, ...]]:
+    """Return the tenant's concurrency keys that have a limit."""
+    return Call("GET", "/v1/concurrency-keys", _list(ConcurrencyKey, "concurrencyKeys"))
+
+
+def put_concurrency_key(
+    key: str, *, max_running: int | None = None, description: str | None = None, version: int | None = None
+) -> Call[ConcurrencyKey]:
+    """Set how many units the running jobs of a key may take together; None lifts it. `version` guards."""
+    body = _given(maxRunning=max_running, description=description)
+    return Call("PUT", _path("concurrency-keys", key), _one(ConcurrencyKey), body, _headers(version=version))
 
 
 def put_calendar(

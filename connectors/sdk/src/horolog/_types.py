@@ -111,6 +111,8 @@ class Job:
     max_runs: int | None = None
     jitter_seconds: float = 0
     calendars: tuple[Any, ...] = field(default=(), metadata=_TUPLE)
+    concurrency_key: str | None = None
+    concurrency_weight: int = 1
     next_run_at: dt.datetime | None = field(default=None, metadata=_TIME)
     paused: Pause | None = field(default=None, metadata={"convert": lambda wire: decode(Pause, wire)})
     open_runs: int = 0
@@ -315,6 +317,19 @@ class Queue:
     leased: int | None = None
     retrying: int | None = None
     oldest_ready_age_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class ConcurrencyKey:
+    """A concurrency key and its limit in units; without a limit nothing is counted."""
+
+    key: str
+    tenant: str = "default"
+    version: int = 0
+    description: str | None = None
+    max_running: int | None = None
+    units_running: int | None = None
+    runs_waiting: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ _TEXTS = {
     "catch_up": "catchUp",
     "overlap": "overlap",
     "lane": "lane",
+    "concurrency_key": "concurrencyKey",
 }
 _LENGTHS = {"timeout": "timeoutSeconds", "start_deadline": "startDeadlineSeconds", "jitter": "jitterSeconds"}
 _TIMES = {"start_at": "startAt", "end_at": "endAt"}
@@ -64,6 +65,8 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--start-deadline", metavar="LENGTH", help="older occurrences are skipped")
     group.add_argument("--jitter", metavar="LENGTH")
     group.add_argument("--max-runs", type=int, metavar="N")
+    group.add_argument("--concurrency-key", metavar="KEY", help="shares the limit of this key with other jobs")
+    group.add_argument("--concurrency-weight", type=int, metavar="N", help="units of the limit that a run takes")
     group.add_argument("--label", action="append", metavar="KEY=VALUE", help="repeatable")
     group.add_argument(
         "--paused", action=argparse.BooleanOptionalAction, help="paused from the first moment on (--no-paused: resumed)"
@@ -84,6 +87,8 @@ def definition_of(args: argparse.Namespace) -> dict[str, Any]:
         fields["paused"] = args.paused
     if args.max_runs is not None:
         fields["maxRuns"] = args.max_runs
+    if args.concurrency_weight is not None:
+        fields["concurrencyWeight"] = args.concurrency_weight
     retry = {"maxAttempts": args.max_attempts, "backoff": args.backoff}
     if any(value is not None for value in retry.values()):
         fields["retry"] = {name: value for name, value in retry.items() if value is not None}

@@ -1,4 +1,7 @@
-"""`horolog queues set` and `horolog tenants show|set`: limits, changed one by one under the version that was read."""
+"""`set` of queues, tenants and concurrency keys: limits, changed one by one under the version that was read.
+
+With `list` and `show` where no other module has them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from horolog import _calls
 from horolog._cli.exits import OK, usage
-from horolog._cli.options import leaf
+from horolog._cli.options import add_watch, leaf
 
 if TYPE_CHECKING:
     import argparse
@@ -29,7 +32,8 @@ def add_queue(verbs: Any) -> None:
 
 
 def add(leaves: Leaves) -> None:
-    """Add the noun `tenants`."""
+    """Add the nouns `tenants` and `concurrency-keys`."""
+    _add_keys(leaves)
     verbs = leaves.noun("tenants", "Tenants: the limits of a team.")
     show = leaf(verbs, "show", show_tenant, "Show the limits of your tenant.")
     show.add_argument("tenant", nargs="?", default=TENANT, help=f"default: {TENANT}")
@@ -37,6 +41,18 @@ def add(leaves: Leaves) -> None:
     change.add_argument("tenant")
     change.add_argument("--pending-cap", metavar="N", help="runs that may wait; none lifts it")
     _add_rate(change)
+
+
+def _add_keys(leaves: Leaves) -> None:
+    verbs = leaves.noun("concurrency-keys", "Concurrency keys: limits that jobs share, whatever their queues.")
+    add_watch(leaf(verbs, "list", list_keys, "List the keys of your tenant that have a limit."))
+    show = leaf(verbs, "show", show_key, "Show a key's limit, and what counts against it.")
+    show.add_argument("key")
+    add_watch(show)
+    change = leaf(verbs, "set", set_key, "Set or lift a key's limit; what is not named stays.")
+    change.add_argument("key")
+    change.add_argument("--description")
+    change.add_argument("--max-running", metavar="N", help="units that run at a time; none lifts it")
 
 
 def _add_rate(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +76,51 @@ def set_queue(session: Session, args: argparse.Namespace) -> int:
     )
     answer = session.send(call)
     return session.tell(answer, f"Saved queue {args.queue}, version {answer['version']}. {_words(answer)}")
+
+
+def list_keys(session: Session, args: argparse.Namespace) -> int:
+    """See the help."""
+
+    def picture() -> None:
+        keys = session.send(_calls.list_concurrency_keys())["concurrencyKeys"]
+        if session.as_json:
+            session.screen.json(keys)
+            return
+        rows = [(k["key"], k["maxRunning"], k["unitsRunning"], k["runsWaiting"], k["description"]) for k in keys]
+        session.screen.table(("KEY", "LIMIT", "RUNNING", "WAITING", "DESCRIPTION"), rows)
+
+    return session.show(args.watch, picture)
+
+
+def show_key(session: Session, args: argparse.Namespace) -> int:
+    """See the help."""
+
+    def picture() -> None:
+        answer = session.send(_calls.get_concurrency_key(args.key))
+        if session.as_json:
+            session.screen.json(answer)
+        else:
+            session.screen.fields([(name, _NONE if value is None else value) for name, value in answer.items()])
+
+    return session.show(args.watch, picture)
+
+
+def set_key(session: Session, args: argparse.Namespace) -> int:
+    """See the help."""
+    given = _given(args)
+    if args.description is not None:
+        given["description"] = args.description
+    _require(given, "concurrency-keys")
+    now = session.send(_calls.get_concurrency_key(args.key))
+    fields = {**now, **given}
+    call = _calls.put_concurrency_key(
+        args.key,
+        max_running=fields.get("maxRunning"),
+        description=fields.get("description"),
+        version=now["version"] or None,
+    )
+    answer = session.send(call)
+    return session.tell(answer, f"Saved concurrency key {args.key}, version {answer['version']}. {_words(answer)}")
 
 
 def show_tenant(session: Session, args: argparse.Namespace) -> int:

@@ -36,6 +36,8 @@ DEFAULTS: Mapping[str, Any] = {
     "maxRuns": None,
     "jitterSeconds": 0,
     "calendars": [],
+    "concurrencyKey": None,
+    "concurrencyWeight": 1,
 }
 _FIELDS = frozenset(DEFAULTS) | {"name", "task", "retry", "schedule", "runAt", "runAtLocal", "timeZone"}
 RETRY_DEFAULTS: Mapping[str, Any] = {"maxAttempts": 5, "backoff": "exponential", "maxSeconds": 600}

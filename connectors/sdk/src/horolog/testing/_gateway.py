@@ -334,6 +334,7 @@ class FakeGateway:
             "runs": self._runs,
             "queues": self._queues,
             "tenants": self._tenants,
+            "concurrency-keys": self._concurrency_keys,
             "preview": self._preview,
         }
         if kind not in routes:
@@ -378,7 +379,7 @@ class FakeGateway:
     ) -> list[dict[str, Any]]:
         until = self._clock.monotonic() + float(body.get("waitSeconds", 20))
         while self.up and self._parked.get(request_id) is parked:
-            ready = self.memory.ready_runs(queue)[: int(body.get("max", 1))]
+            ready = self.memory.leasable_runs(queue, int(body.get("max", 1)))
             if ready:
                 visibility = float(body.get("visibilitySeconds", 30))
                 return [self.memory.grant(run, str(body["workerId"]), visibility) for run in ready]
@@ -560,6 +561,20 @@ class FakeGateway:
             and run["scheduledFor"] >= query.get("from", "")
             and ("until" not in query or run["scheduledFor"] < query["until"])
         )
+
+    async def _concurrency_keys(self, request: web.Request, parts: list[str], body: dict[str, Any]) -> web.Response:
+        memory = self.memory
+        match (request.method, parts[2:]):
+            case ("GET", []):
+                found = [memory.concurrency_object(key) for key in sorted(memory.concurrency_keys)]
+                return _json({"concurrencyKeys": found})
+            case ("GET", [key]):
+                return _json(memory.concurrency_object(key))
+            case ("PUT", [key]):
+                is_new = memory.put_concurrency_key(key, body, version=_version(request))
+                return _json(memory.concurrency_object(key), 201 if is_new else 200)
+            case _:
+                raise ProblemError(405, "method_not_allowed", f"{request.method} is not allowed here")
 
     async def _tenants(self, request: web.Request, parts: list[str], body: dict[str, Any]) -> web.Response:
         if request.method == "PUT":

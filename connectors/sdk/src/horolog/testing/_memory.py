@@ -46,6 +46,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "maxRuns": None,
     "jitterSeconds": 0,
     "calendars": [],
+    "concurrencyKey": None,
+    "concurrencyWeight": 1,
 }
 _KNOWN = {"paused", "jobId", "name", "task", "timeZone", *_TIME_FORMS, *_DEFAULTS}
 _CRON_ALIASES = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
@@ -128,6 +130,7 @@ class Memory:
         self.runs: dict[str, FakeRun] = {}
         self.queues: dict[str, dict[str, Any]] = {"default": {"version": 0}}
         self.tenants: dict[str, dict[str, Any]] = {}
+        self.concurrency_keys: dict[str, dict[str, Any]] = {}
         self._auto_create_queues = auto_create_queues
         self._retry_delay_seconds = retry_delay_seconds
         self._keys: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -417,6 +420,31 @@ class Memory:
         order = {"high": 0, "normal": 1, "low": 2}
         return sorted(runs, key=lambda run: (order[run.lane], run.due_at))
 
+    def leasable_runs(self, queue: str, most: int) -> list[FakeRun]:
+        """Return the ready runs that the limits of their concurrency keys leave room for."""
+        found: list[FakeRun] = []
+        taken = {key: self.units_running(key) for key in self.concurrency_keys}
+        for run in self.ready_runs(queue):
+            key, weight = self._concurrency(run)
+            limit = self.concurrency_keys.get(key, {}).get("maxRunning")
+            if limit is not None and taken[key] + weight > limit:
+                continue
+            if limit is not None:
+                taken[key] += weight
+            found.append(run)
+        return found[:most]
+
+    def units_running(self, key: str) -> int:
+        """Return what the leased runs of a concurrency key take."""
+        leased = [self._concurrency(run) for run in self.runs.values() if run.state == "leased"]
+        return sum(weight for name, weight in leased if name == key)
+
+    def _concurrency(self, run: FakeRun) -> tuple[str, int]:
+        job = self.jobs.get(run.job_id)
+        if job is None or not job.definition["concurrencyKey"]:
+            return "", 0
+        return str(job.definition["concurrencyKey"]), int(job.definition["concurrencyWeight"])
+
     def grant(self, run: FakeRun, worker_id: str, visibility_seconds: float) -> dict[str, Any]:
         """Lease a run; return it in the contract's form."""
         run.state, run.worker_id, run.heard = "leased", worker_id, False
@@ -593,6 +621,29 @@ class Memory:
         old = self.queues.get(queue, {"version": 0})
         self.queues[queue] = self._settings(old, body, version, "queue")
         return bool(old["version"] == 0)
+
+    def concurrency_object(self, key: str) -> dict[str, Any]:
+        """Return the object of a concurrency key."""
+        limits = {"version": 0, "description": "", "maxRunning": None, **self.concurrency_keys.get(key, {})}
+        counted = limits["maxRunning"] is not None
+        ready = [run for run in self.runs.values() if run.state == "ready" and self._concurrency(run)[0] == key]
+        return {
+            "key": key,
+            "tenant": "default",
+            **limits,
+            "unitsRunning": self.units_running(key) if counted else None,
+            "runsWaiting": bool(ready) if counted else None,
+        }
+
+    def put_concurrency_key(self, key: str, body: Mapping[str, Any], *, version: int | None) -> bool:
+        """Set or lift a key's limit; return whether it had none. What says nothing is deleted."""
+        old = self.concurrency_keys.get(key)
+        new = self._settings(old or {"version": 0}, body, version, "concurrency key")
+        if new.get("maxRunning") is None and not new.get("description"):
+            self.concurrency_keys.pop(key, None)
+            return False
+        self.concurrency_keys[key] = new
+        return old is None
 
     def tenant_object(self, tenant: str) -> dict[str, Any]:
         """Return a tenant's limits; raises ProblemError for another tenant than the fake's one."""

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from streams.core.commands import Pause
 from streams.core.envelopes import DeadLetterCode
 from streams.core.events import (
+    JobPaused,
     LeaseExpired,
     LeaseGranted,
     OccurrencesSkipped,
@@ -22,6 +24,7 @@ from streams.core.events import (
     RunSkipped,
     RunSucceeded,
 )
+from streams.core.rate_guard import RATE_GUARD_ACTOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -78,6 +81,9 @@ METRICS: Final[Mapping[str, Row]] = {
     "horolog_quarantined_jobs_total": Row(
         "counter", (), "Jobs set aside because deciding about them failed; again each minute while it fails."
     ),
+    "horolog_rate_guard_trips_total": Row(
+        "counter", (), "Jobs paused because they opened runs faster than a schedule can explain."
+    ),
     "horolog_dead_letters_total": Row("counter", ("code",), "Inputs that could not be read or accepted, by code."),
     "horolog_stalls_total": Row(
         "counter", (), "Times that a watchdog ended a process of this data directory; kept over restarts."
@@ -112,6 +118,7 @@ class SchedulerMetrics:
         self.remaining = self._gauge("horolog_recovery_remaining_records")
         self.restored = self._gauge("horolog_recovery_restored_records")
         self.quarantined = self._counter("horolog_quarantined_jobs_total")
+        self.rate_guard_trips = self._counter("horolog_rate_guard_trips_total")
         self.dead_letters = self._counter("horolog_dead_letters_total")
         for code in get_args(DeadLetterCode):  # a rate cannot see the first of a series that begins with it
             self.dead_letters.labels(code)
@@ -260,6 +267,11 @@ class ObservedOwner:
                     metrics.lateness.observe(max(0, event.at_ms - due_at_ms[event.run_id]) / 1000)
             elif isinstance(event, RunOpened):
                 metrics.opened.labels(event.kind).inc()
+            elif (
+                isinstance(event, JobPaused) and event.actor == RATE_GUARD_ACTOR and entry.cause.name != Pause.__name__
+            ):
+                metrics.rate_guard_trips.inc()  # a person may name any actor, and an undo names the one that was
+                self._log.error("rate_guard_tripped", job_id=entry.job_id)
             elif isinstance(event, LeaseExpired):
                 metrics.expirations.inc()
             elif isinstance(event, RunSkipped):
@@ -271,3 +283,8 @@ class ObservedOwner:
 
 
 _OUTCOMES: Final[dict[type, str]] = {RunSucceeded: "succeeded", RunDied: "dead", RunCancelled: "cancelled"}
+
+
+def _is_trip(event: JobPaused, entry: HistoryEntry) -> bool:
+    """Tell a trip of the rate guard from a pause in its name: people may name any actor, and an undo names the last."""
+    return event.actor == RATE_GUARD_ACTOR and entry.cause.name != Pause.__name__

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streams.core import rate_guard
 from streams.core.decide_cursor import follow_calendars, note_cursor
 from streams.core.decide_draft import Draft, cancel_run
 from streams.core.decide_schedule import calendars_missing, next_after, schedule_of
@@ -44,6 +45,9 @@ def open_due(draft: Draft, *, by_catch_up: bool = True) -> None:
     """
     for _ in range(STEPS_PER_DECISION_MAX):
         if not is_due(draft.state, draft.now_ms) or len(draft.state.open) >= draft.context.open_runs_max:
+            return
+        if rate_guard.trips(draft.state):
+            rate_guard.hold(draft)
             return
         record_dropped(draft)
         _decide_next(draft, by_catch_up=by_catch_up)

@@ -9,7 +9,9 @@ import pytest
 import structlog
 from prometheus_client import generate_latest
 
-from streams.core.commands import Complete
+import streams.core.decide_due
+from streams.core.commands import Complete, Pause, Resume
+from streams.core.time import IntervalSpec, Occurrence
 from streams.membership import Membership
 from streams.observe import METRICS, ObservedOwner, SchedulerMetrics
 from streams.overdue import Overdue
@@ -82,6 +84,30 @@ def test_skipped_occurrences_are_counted_one_by_one(rig: Any, make_job: Any) -> 
     batch = rig.turn()
     ObservedOwner(metrics, skew_alert_ms=1_000).committed([batch], 1.0)
     assert (sample(metrics, "horolog_runs_skipped_total", reason="catch_up") or 0) >= 2
+
+
+def test_a_job_that_the_rate_guard_holds_is_counted_and_told(
+    rig: Any, make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_soon(_definition: object, _context: object, at_ms: int) -> Occurrence:
+        return Occurrence(at_ms + 10, at_ms + 10)
+
+    metrics = SchedulerMetrics()
+    observed = ObservedOwner(metrics, skew_alert_ms=1_000)
+    rig.define(make_job("j", schedule=IntervalSpec(every_ms=1_000, anchor_ms=0), overlap="allow"))
+    rig.run()
+    monkeypatch.setattr(streams.core.decide_due, "next_after", too_soon)
+    rig.advance(3_000)
+    batch = rig.turn()
+    with structlog.testing.capture_logs() as lines:
+        observed.committed([batch], 1.0)
+        assert sample(metrics, "horolog_rate_guard_trips_total") == 1
+        assert [(line["event"], line["job_id"]) for line in lines] == [("rate_guard_tripped", "j")]
+        # An undo pauses in the name of whoever paused before it; that is no trip.
+        rig.send(Resume(job_id="j", actor="ann"))
+        rig.send(Pause(job_id="j", actor="system:rate_guard"))
+        observed.committed([rig.turn()], 1.0)
+    assert sample(metrics, "horolog_rate_guard_trips_total") == 1
 
 
 def test_a_recovery_is_told_in_the_log_every_two_seconds_and_a_quick_one_not() -> None:

@@ -54,6 +54,7 @@ IDS: dict[str, tuple[str, ...]] = {
     "tenant": ("default", "other"),
     "backfill_id": ("b-1",),
     "calendar": ("holidays", "none"),
+    "key": ("limited", "customer:42"),
 }
 
 

@@ -7,7 +7,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from horolog import Client
-
 from schemas.partition import partition_for
 from tests.e2e.conftest import PARTITIONS
 
@@ -70,9 +69,8 @@ def test_two_jobs_with_one_key_never_overlap_and_a_raised_limit_lets_both_run(st
         pair.trigger()
         stack.until(lambda: bool(client.get_concurrency_key(pair.key).runs_waiting))  # so its owner knows the limit
 
-        taken: list[str] = []
-        stack.until(lambda: bool(taken.extend(pair.lease(1.0)) or taken))
-        (first,) = taken
+        stack.until(lambda: bool(pair.lease(1.0)))
+        (first,) = pair.held
         second = pair.other(first)
         assert pair.lease(QUIET_S) == [], "the limit is 1"
         stack.until(lambda: client.explain_job(second).situation == "waiting_for_concurrency_key")

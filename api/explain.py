@@ -207,9 +207,7 @@ def _not_opened(job: Job, at_ms: int | None, now_ms: int) -> Explained:
     if not out.holds("job_exists", holds=state.status != "deleted", detail=f"the job is {state.status}", ask=exists):
         return out.done("job_deleted", "The job was deleted; nothing runs any more.")
     if state.pause is not None:
-        since = instant_text(state.pause.paused_at_ms)
-        detail = f"paused by {state.pause.actor or 'somebody'} at {since}"
-        out.holds("job_not_paused", holds=False, detail=detail, ask=_paused_ask(state.pause))
+        out.holds("job_not_paused", holds=False, detail=_paused_by(state.pause), ask=_paused_ask(state.pause))
         return out.done("paused", "The job is paused: nothing is opened until it is resumed.")
     out.holds("job_not_paused", holds=True, detail="the job is not paused")
     if asked_ms is None:
@@ -224,6 +222,11 @@ def _not_opened(job: Job, at_ms: int | None, now_ms: int) -> Explained:
     wait_ms = asked_ms - now_ms
     out.holds("occurrence_due", holds=wait_ms <= 0, detail=f"due in {max(wait_ms, 0) / 1000:g} s")
     return out.done("will_run_at", f"Will run at {instant_text(asked_ms)}.")
+
+
+def _paused_by(pause: Pause) -> str:
+    said = f"paused by {pause.actor or 'somebody'} at {instant_text(pause.paused_at_ms)}"
+    return f"{said}: {pause.note}" if pause.note else said
 
 
 def _paused_ask(pause: Pause) -> Ask:
@@ -306,8 +309,7 @@ def _open(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int, key: K
     if not out.holds("not_held", holds=not run.held, detail=detail):
         return out.done("waiting_for_slot", "Waits for the run before it (overlap queue).")
     if state.pause is not None:
-        detail = f"paused by {state.pause.actor or 'somebody'}"
-        out.holds("job_not_paused", holds=False, detail=detail, ask=_paused_ask(state.pause))
+        out.holds("job_not_paused", holds=False, detail=_paused_by(state.pause), ask=_paused_ask(state.pause))
         return out.done("paused", "The job is paused: the run waits until it is resumed.")
     return _waiting(out, run, polling, now_ms, key)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import streams.core.decide_due
 from api.explain import KeyRoom, asks_of_past, explain
 from api.polling import NOBODY, Polling
 from api.queries import MemoryQueries
@@ -13,7 +14,7 @@ from streams.core.commands import Complete, Define, Delete, Fail, LeaseRun, Paus
 from streams.core.definition import Definition, Overlap, Retry
 from streams.core.envelopes import Cause, HistoryEntry
 from streams.core.manual import ManualOwner
-from streams.core.time import IntervalSpec
+from streams.core.time import IntervalSpec, Occurrence
 
 NOON = 1_800_014_400_000
 MINUTE = 60_000
@@ -157,6 +158,23 @@ def test_a_paused_job_says_who_paused_it() -> None:
     answer = explained(owner)
     assert (answer["situation"], first_failing(answer)) == ("paused", "job_not_paused")
     assert "ann" in answer["conditions"][-1]["detail"]
+
+
+@pytest.mark.parametrize("at_ms", [None, NOON])
+def test_a_job_that_the_rate_guard_holds_says_so_and_what_to_do(
+    at_ms: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_soon(_definition: object, _context: object, at_ms: int) -> Occurrence:
+        return Occurrence(at_ms + 10, at_ms + 10)
+
+    owner = owner_of(overlap="allow")
+    monkeypatch.setattr(streams.core.decide_due, "next_after", too_soon)
+    owner.run_until(NOON + MINUTE + 3_000)
+    answer = explained(owner, at_ms)
+    assert (answer["situation"], first_failing(answer)) == ("paused", "job_not_paused")
+    detail = answer["conditions"][-1]["detail"]
+    assert detail.startswith("paused by system:rate_guard at ")
+    assert "then resume the job" in detail
 
 
 @pytest.mark.parametrize("at_ms", [None, NOON])

@@ -152,10 +152,13 @@ def test_a_backlog_that_had_no_workers_is_worked_off_at_once(owner: ManualOwner)
 
 
 def test_triggers_are_no_occurrences(owner: ManualOwner) -> None:
-    owner.define()
+    owner.define(schedule=EVERY_SECOND, overlap="allow")
+    owner.run_until(owner.now_ms + 10 * SECOND_MS)
     for number in range(50):
         assert owner.reply(Trigger(job_id="job", trigger_id=f"t{number}", force=True)).code == "created"
-    assert trips(owner) == 0
+    work(owner)
+    run_for(owner, 10 * SECOND_MS, step_ms=100)
+    assert (trips(owner), len(opened(owner))) == (0, 20)
 
 
 def test_a_job_that_is_armed_anew_by_edits_is_left_alone(owner: ManualOwner) -> None:

@@ -41,6 +41,7 @@ from streams.core.time import (
 )
 from streams.core.validate import (
     JITTER_MS_MAX,
+    MAX_RUNS_MAX,
     RETRY_DELAY_MS_MAX,
     START_DEADLINE_MS_MAX,
     TIMEOUT_MS_MAX,
@@ -121,9 +122,14 @@ def define(body: JobBody, *, job_id: str, tenant: str, now_ms: int, default_name
     if schedule is None:
         raise _not_one_form("none of them was sent")
     blank = Definition(
-        job_id=job_id, tenant=tenant, queue=QUEUE_DEFAULT, name=name, task=body.task or name, schedule=schedule
+        job_id=job_id, tenant=tenant, queue=QUEUE_DEFAULT, name=name, task=_task(body, name), schedule=schedule
     )
     return _apply(blank, body)
+
+
+def _task(body: JobBody, name: str) -> str:
+    """Give the task: the job's name where none is sent. An empty one is no task, and is refused as a wrong one."""
+    return name if body.task is UNSET or body.task is None else body.task
 
 
 def patch(definition: Definition, body: JobBody, *, now_ms: int) -> Definition:
@@ -136,7 +142,7 @@ def patch(definition: Definition, body: JobBody, *, now_ms: int) -> Definition:
             raise Problem("invalid_field", "name: cannot be removed; send a text.", field="name")
         changes["name"] = body.name
     if body.task is not UNSET:
-        changes["task"] = body.task or changes.get("name", definition.name)
+        changes["task"] = _task(body, changes.get("name", definition.name))
     schedule = _time_form(body, now_ms)
     if schedule is not None:
         changes["schedule"] = schedule
@@ -333,8 +339,9 @@ def _policies(body: JobBody) -> dict[str, Any]:
         changes["queue"] = check_name(body.queue or QUEUE_DEFAULT, "queue")
     if body.overlap is not UNSET:
         changes["overlap"] = body.overlap or "skip"
-    if body.max_runs is not UNSET and body.max_runs is not None and body.max_runs < 1:
-        raise Problem("invalid_field", "maxRuns: use a whole number from 1, or null.", field="maxRuns")
+    if body.max_runs is not UNSET and body.max_runs is not None and not 1 <= body.max_runs <= MAX_RUNS_MAX:
+        detail = f"maxRuns: use a whole number from 1 to {MAX_RUNS_MAX}, or null."
+        raise Problem("invalid_field", detail, field="maxRuns", limit=MAX_RUNS_MAX)
     return changes | _concurrency(body)
 
 

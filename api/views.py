@@ -203,6 +203,9 @@ def _open_fields(run: OpenRun, now_ms: int) -> dict[str, Any]:
 
 
 def _closed_fields(run: ClosedRun) -> dict[str, Any]:
+    """Write what the state keeps of a closed run. Of an attempt that completed its run it does not keep the worker."""
+    last = next((item for item in run.attempts if run.lease_token and item.lease_token == run.lease_token), None)
+    first = next((item for item in run.attempts if item.attempt == 1), None)
     return {
         "jobVersion": None,
         "lane": None,
@@ -210,12 +213,12 @@ def _closed_fields(run: ClosedRun) -> dict[str, Any]:
         "outcome": OUTCOME.get(run.outcome, run.outcome),
         "reason": run.reason or None,
         "leaseToken": run.lease_token or None,
-        "workerId": None,
-        "grantedAt": None,
+        "workerId": None if last is None else last.worker_id,
+        "grantedAt": None if last is None else instant_text(last.granted_at_ms),
         "leaseExpiresAt": None,
         "nextAttemptAt": None,
         "closedAt": instant_text(run.closed_at_ms),
-        "latenessMs": None,
+        "latenessMs": None if first is None else max(first.granted_at_ms - run.scheduled_at_ms, 0),
         "cancelRequested": False,
     }
 

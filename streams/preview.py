@@ -12,10 +12,11 @@ import sys
 import time
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import msgspec
 import typer
+from typer.core import TyperCommand
 
 from streams.core.time import (
     CalendarIntervalSpec,
@@ -52,6 +53,8 @@ _EXPLAIN_MS = 366 * 86_400_000
 _CALENDAR = re.compile(r"([0-9]{1,6})(d|w|mo)")
 _CALENDAR_UNITS: dict[str, Literal["day", "week", "month"]] = {"d": "day", "w": "week", "mo": "month"}
 _EXIT_REFUSED = 2
+#: What a wrong command line raises: the parent of typer's own error, which is not exported by name.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 #: A line names at most this many dropped slots; the rest is a number.
 _DROPPED_NAMED_MAX = 4
 
@@ -239,10 +242,23 @@ def _instant_ms(field: str, text: str) -> int:
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 
 
+class _OneLineUsage(TyperCommand):
+    """Refuses a wrong option as it refuses a wrong schedule: in one line (typer draws a box of five)."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line; exit with 2 and one line where it cannot be read."""
+        try:
+            return super().parse_args(ctx, args)
+        except _UsageError as error:
+            reason = " ".join(cast("Any", error).format_message().split()).rstrip(".")
+            sys.stderr.write(f"{reason}; see {ctx.command_path} --help\n")
+            raise typer.Exit(_EXIT_REFUSED) from None
+
+
 def add_preview(app: typer.Typer) -> None:
     """Register the command ``preview``."""
 
-    @app.command("preview")
+    @app.command("preview", cls=_OneLineUsage)
     def preview(  # noqa: PLR0917 - one parameter an option is how typer reads a command line
         cron: Annotated[str | None, typer.Option(help="Five fields, or six with seconds first.")] = None,
         every: Annotated[str | None, typer.Option(help="Elapsed interval: 90s, 15m, 1h30m.")] = None,

@@ -246,6 +246,10 @@ async def replay_many(call: HttpCall) -> web.Response:
 
 
 def _check_bulk(body: BulkReplayBody) -> None:
+    if not (body.queue or body.job_id or body.labels or body.text or body.dead_from or body.dead_until):
+        allowed = ["queue", "jobId", "labels", "text", "deadFrom", "deadUntil"]
+        detail = f"queue: name at least one of {', '.join(allowed)}, so that no empty filter replays every dead run."
+        raise Problem("missing_field", detail, field="queue", allowed=allowed)
     if not 1 <= body.limit <= REPLAYS_MAX:
         raise Problem("invalid_field", f"limit: use 1 to {REPLAYS_MAX}.", field="limit", limit=REPLAYS_MAX)
     if not 1 <= body.rate_per_second <= REPLAY_RATE_MAX:

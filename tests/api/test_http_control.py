@@ -64,6 +64,32 @@ async def test_one_named_occurrence_is_skipped(api: Api) -> None:
     assert (await api("POST", "/v1/jobs/j/skip", {"at": later}, If_Match='"9"')).status == 412
 
 
+async def test_skip_and_stop_may_be_repeated_with_a_key_or_without(api: Api) -> None:
+    """They need none: a slot is skipped once, and what is stopped stays stopped. One that is sent changes nothing."""
+    await api.create(jobId="j", queue="q", **HOURLY)
+    first, until = _hours(api, -3, 0)
+    began = await api("POST", "/v1/jobs/j/backfill", {"from": first, "to": until})
+    calls: tuple[tuple[str, dict[str, str]], ...] = (
+        ("/v1/jobs/j/skip", {"at": _hours(api, 5, 5)[0]}),
+        (f"/v1/jobs/j/backfills/{began.body['backfillId']}/stop", {}),
+    )
+    for path, body in calls:
+        answers = [await api("POST", path, body, **headers) for headers in ({}, {}, {"Idempotency_Key": "k"})]
+        assert [(answer.status, answer.body) for answer in answers] == [(200, answers[0].body)] * 3
+        assert [answer.headers.get("Idempotent-Replayed") for answer in answers] == [None, "true", "true"]
+    assert api.owner.jobs["j"].state.keys == ()
+
+
+async def test_a_dead_run_names_the_worker_of_its_last_attempt_and_how_late_the_first_was(api: Api) -> None:
+    run_id = await _dead(api)
+    body = (await api("GET", f"/v1/runs/{run_id}")).body
+    (attempt,) = body["attempts"]
+    assert (body["workerId"], body["grantedAt"]) == (attempt["workerId"], attempt["grantedAt"])
+    assert body["workerId"]
+    assert body["latenessMs"] >= 0
+    assert (body["lane"], body["jobVersion"]) == (None, None)
+
+
 async def test_a_backfill_counts_starts_once_and_shows_how_far_it_is(api: Api) -> None:
     await api.create(jobId="j", queue="q", overlap="allow", **HOURLY)
     first, until = _hours(api, -3, 0)
@@ -115,12 +141,13 @@ async def test_a_dead_run_is_replayed_once_and_linked(api: Api) -> None:
 
 async def test_dead_runs_are_replayed_by_filter_with_a_dry_run_first(api: Api) -> None:
     dead = {await _dead(api, f"d{n}", labels={"team": "ab"[n % 2]}) for n in range(4)}
-    dry = await api("POST", "/v1/runs:replay", {})
+    everything = {"deadFrom": "1970-01-01T00:00:00Z"}
+    dry = await api("POST", "/v1/runs:replay", everything)
     assert (dry.body["matched"], dry.body["replayed"], set(dry.body["runs"])) == (4, 0, dead)
     some = await api("POST", "/v1/runs:replay", {"labels": {"team": "a"}, "dryRun": False})
     assert (some.body["matched"], some.body["replayed"]) == (2, 2)
     assert all(item["newRunId"].startswith("run_d") for item in some.body["items"])
-    rest = {"dryRun": False, "limit": 1}
+    rest = everything | {"dryRun": False, "limit": 1}
     replayed = 0
     while True:
         page = (await api("POST", "/v1/runs:replay", rest)).body
@@ -132,6 +159,15 @@ async def test_dead_runs_are_replayed_by_filter_with_a_dry_run_first(api: Api) -
     assert (await api("POST", "/v1/runs:replay", {"jobId": "d0"})).body["matched"] == 0
 
 
+@pytest.mark.parametrize("body", [{}, {"dryRun": False}, {"dryRun": True, "limit": 5}, {"queue": "", "labels": {}}])
+async def test_a_bulk_replay_without_a_filter_is_refused_and_replays_nothing(api: Api, body: dict[str, Any]) -> None:
+    await _dead(api, "d")
+    refused = await api("POST", "/v1/runs:replay", body)
+    assert refused.problem() == (422, "missing_field", "queue")
+    assert "deadFrom" in refused.body["detail"]
+    assert (await api("POST", "/v1/runs:replay", {"jobId": "d"})).body["matched"] == 1
+
+
 async def test_a_bulk_replay_is_bounded_in_number_and_time(api: Api) -> None:
     for body, field in (
         ({"limit": 0}, "limit"),
@@ -141,7 +177,8 @@ async def test_a_bulk_replay_is_bounded_in_number_and_time(api: Api) -> None:
         ({"deadFrom": "x"}, "deadFrom"),
         ({"queue": "no spaces"}, "queue"),
     ):
-        assert (await api("POST", "/v1/runs:replay", body)).problem() == (422, "invalid_field", field)
+        answered = await api("POST", "/v1/runs:replay", {"queue": "q"} | body)
+        assert answered.problem() == (422, "invalid_field", field)
 
 
 async def _dead_triggers(api: Api, count: int) -> list[str]:

@@ -9,6 +9,9 @@ import pytest
 # The api is a fixture of conftest.py, which tests cannot import by name.
 Api = Any
 
+EVER = {"deadFrom": "1970-01-01T00:00:00Z"}
+"""All dead runs: a bulk replay without a filter is refused."""
+
 HOURLY = {"schedule": {"cron": "0 * * * *"}, "delaySeconds": None}
 DAY = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T03:00:00Z"}
 WHOLE = {"name": "n", "schedule": {"cron": "0 * * * *"}}
@@ -162,7 +165,7 @@ async def dead_runs(api: Api, jobs: int, each: int = 1) -> None:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "each", "wanted"), [(4, 1, {}), (1, 4, {}), (2, 3, {"queue": "default"}), (1, 4, {"jobId": "d0"})]
+    ("jobs", "each", "wanted"), [(4, 1, EVER), (1, 4, EVER), (2, 3, {"queue": "default"}), (1, 4, {"jobId": "d0"})]
 )
 async def test_a_repeated_bulk_replay_replays_what_the_first_one_did_and_nothing_further(
     api: Api, jobs: int, each: int, wanted: dict[str, Any]
@@ -186,7 +189,7 @@ async def test_a_repeated_bulk_replay_replays_what_the_first_one_did_and_nothing
 
 async def test_without_a_key_a_repeated_bulk_replay_goes_on(api: Api) -> None:
     await dead_runs(api, 2)
-    body = {"dryRun": False, "limit": 1}
+    body = {"dryRun": False, "limit": 1, **EVER}
     first = await api("POST", "/v1/runs:replay", body)
     second = await api("POST", "/v1/runs:replay", body)
     assert (first.body["replayed"], second.body["replayed"]) == (1, 1)

@@ -224,6 +224,7 @@ async def test_a_dead_run_is_replayed_once_as_a_new_run(client: horolog.AsyncCli
 async def test_dead_runs_are_replayed_in_bulk_at_a_rate_after_a_dry_run(client: horolog.AsyncClient) -> None:
     await define(client, overlap="allow", labels={"team": "x"})
     dead = [await dead_run(client) for _ in range(2)]
+    assert (await refused(client.replay_runs()))[:2] == (422, "missing_field")
     dry = await client.replay_runs(job_id="j")
     assert (dry.dry_run, dry.matched, dry.replayed, list(dry.runs)) == (True, 2, 0, dead)
     assert [(item.run_id, item.ok) for item in dry.items] == [(run_id, None) for run_id in dead]

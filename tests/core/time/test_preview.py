@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from streams import cli
 from streams.core.time import CronSpec, compile_schedule, utc_text
 from streams.preview import PreviewArgs, add_preview, run_preview
 
@@ -194,6 +195,27 @@ def test_jitter_and_excluded_dates_are_shown(run: Any) -> None:
     delay = timedelta(seconds=float(notes.split("; jitter ")[1].removesuffix(" s")))
     assert datetime.fromisoformat(at) - delay == datetime(2026, 1, 1, 1, tzinfo=UTC)
     assert excluded == ["2026-01-03T00:00:00Z\t2026-01-03T00:00:00+00:00; dropped 2026-01-02T00:00:00+00:00 (calendar)"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--nope"], "--nope"),
+        (["--every", "1h", "--con", "3"], "--con"),
+        (["--every", "1h", "--count", "x"], "--count"),
+        (["--every", "1h", "extra"], "extra"),
+        (["--cron"], "--cron"),
+    ],
+)
+def test_a_command_line_that_cannot_be_read_ends_with_2_and_one_line(
+    arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["preview", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    [line] = err.splitlines()
+    assert named in line
+    assert line.endswith("; see horologd preview --help")
 
 
 def test_the_command_line() -> None:

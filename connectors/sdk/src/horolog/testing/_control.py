@@ -230,6 +230,8 @@ class Control:
 
     def replay_many(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Replay the dead runs that match, or tell which would be."""
+        if not any(body.get(name) for name in ("queue", "jobId", "labels", "text", "deadFrom", "deadUntil")):
+            raise ProblemError(422, "missing_field", "queue: name at least one condition", field="queue")
         limit, dry_run = int(body.get("limit") or _REPLAYS_SHOWN), bool(body.get("dryRun", True))
         dead = [run for run in self._memory.runs.values() if run.outcome == "dead" and not run.replayed]
         chosen = [run for run in dead if self._run_matches(run, body)]

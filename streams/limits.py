@@ -138,6 +138,8 @@ class Limits:
                 self._pending[tenant.tenant].pop(partition, None)
             for group, _ in _said(before):
                 self._running[group].pop(partition, None)
+                if not self._running[group]:
+                    del self._running[group]
         if view is None:
             return
         self._views[partition] = view
@@ -198,6 +200,8 @@ class Limits:
             weight = max((_waits(store, group, bound) for store in self._stores.values()), default=0)
             if weight:
                 self._waiting[group] = weight
+        for group in self._shares.keys() - self._running_max.keys():
+            del self._shares[group]
         self._running_rooms.clear()
         for group in self._running_max:
             self._running_room(group)

@@ -73,6 +73,9 @@ IDLE_WAIT_MS_MAX: Final = 500
 OFFER_PAUSE_MS: Final = 5
 """Between two passes over the offer book: hints need no finer grain."""
 
+SCATTER: Final = 0x9E3779B1
+"""2^32 divided by the golden ratio: multiples of it spread evenly, whatever the step."""
+
 RETRY_PAUSE_S: Final = 0.2
 """After a transaction that was aborted without a rebalance: the broker has trouble; do not spin."""
 
@@ -165,6 +168,7 @@ class Owner:
         self._tasks: set[asyncio.Task[None]] = set()
         self._next_commit_ms = 0.0
         self._next_offers_ms = 0.0
+        self._passes = 0
         self._next_word_ms = 0.0
         self._since_ms: dict[int, int] = {}
         """Since when each partition is ours, by wall clock."""
@@ -529,9 +533,19 @@ class Owner:
         self.demand.forget_silent(now_ms)
         self._count(now_ms)  # anew: runs may have ended with the commit of this turn
         demand = self.limits.within(self.demand)
-        made = [offers for shard in self.shards.values() for offers in shard.offers(demand, now_ms)]
+        made = [offers for shard in self._scattered() for offers in shard.offers(demand, now_ms)]
         if made:
             self._runtime.send_offers(made)
+
+    def _scattered(self) -> list[Shard]:
+        """Give the shards from another one on in each pass: the first one takes what room a concurrency key has.
+
+        In steps that fall in with no other rhythm, so that none is always behind another.
+        """
+        shards = [*self.shards.values()]
+        self._passes += 1
+        start = (self._passes * SCATTER % 2**32 >> 16) % len(shards) if shards else 0
+        return shards[start:] + shards[:start]
 
     # --- take-over ---
 

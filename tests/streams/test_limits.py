@@ -450,6 +450,19 @@ def test_weights_are_divided_in_lots_that_let_each_of_them_start(
     assert fleet.peak <= running_max
 
 
+def test_a_heavy_run_gets_its_turn_though_light_ones_never_cease_elsewhere() -> None:
+    fleet = Fleet(5, 2, 0, (1, 5))
+    light, heavy = fleet.processes
+    heavy.set([], [5])
+    now_ms = 0
+    while heavy.waiting:
+        light.set(light.running[1:], [1] * 5)
+        fleet.step(now_ms, busy=False)
+        now_ms += STEP_MS
+        assert now_ms < 100_000, "it starves"
+    assert fleet.peak == 5
+
+
 def test_a_process_without_others_waits_for_nobody_and_one_with_others_lets_them_hear_it() -> None:
     alone, newcomer = Process("p0", 0), Process("p2", 2)
     newcomer.limits.heard_owner(1, view(1))

@@ -10,6 +10,7 @@ import streams.key_waits
 import streams.offer_book
 from streams.core.envelopes import Demand, QueueDemand
 from streams.demand import DemandTable
+from streams.key_waits import STALE_MIN, KeyWaits
 from streams.offer_book import (
     KEYS_LOOK_MS,
     OFFER_TTL_MS,
@@ -373,6 +374,25 @@ def test_a_run_that_waits_and_is_changed_or_deleted_leaves_nothing_behind(market
     market.book.replace("j", ())
     assert (market.book.length(LINE), market.book.units_offered("a", "l")) == (0, 0)
     assert market.book.next_due_ms(market.demand, 0) is None
+
+
+def test_what_changes_while_it_waits_leaves_no_trail_in_memory(market: Market) -> None:
+    market.wants("g")
+    market.rooms.bounds["l"] = market.rooms.used["l"] = 1
+    market.candidate("stays", 0, key="l")
+    for version in range(500):
+        market.candidate("j", 1, version, key="l")
+        assert market.offered() == {}
+    assert len(market.book._waits._keys["a", "l"].lines[LINE].items) < 2 * STALE_MIN
+
+
+def test_a_run_too_heavy_for_an_earlier_limit_is_seen_after_another_was_too_heavy_for_a_later_one() -> None:
+    waits, book = KeyWaits(), OfferBook(0)
+    rooms = Rooms(book)
+    for weight, limit in ((15, 10), (30, 20)):
+        waits.add(LINE, Candidate(0, f"run_{weight}", f"{weight}", 1, "k", weight), limit)
+    rooms.bounds["k"] = 20
+    assert [candidate.weight for _, candidate in waits.let_go(rooms, {("a", "q"): []})] == [15]
 
 
 def test_runs_that_wait_for_keys_count_for_the_head_of_their_line(

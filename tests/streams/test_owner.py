@@ -15,8 +15,9 @@ from schemas.codec import encode
 from schemas.partition import partition_for
 from streams.batch import Batch
 from streams.core.commands import Define
-from streams.core.envelopes import Demand, OwnerView, QueueDemand, TenantPending
+from streams.core.envelopes import Demand, KeyRunning, OwnerView, QueueDemand, TenantPending
 from streams.core.wire import decode_owner_view
+from streams.offer_book import OFFER_TTL_MS
 from streams.owner import COMMIT_MS, IN_FLIGHT_MAX_MS, INPUTS_WAIT_MS
 from streams.takeover import Progress, Takeover
 from streams.transaction import Outcome
@@ -703,6 +704,46 @@ async def test_a_queue_at_its_bound_is_not_offered(owned: Any, make_job: Any) ->
     owned.owner.heard_limit("queue|a|q", None)
     owned.owner._offer(owned.owner._runtime.monotonic_ms())
     assert len(owned.offers) == 1
+
+
+def limit_key(owned: Any, running_max: int) -> None:
+    record = {"tenant": "a", "key": "k", "running_max": running_max}
+    owned.owner.heard_limit("concurrency|a|k", encode("ConcurrencyConfig", record))
+
+
+async def test_what_waits_for_a_key_is_told_and_its_room_is_offered_once_in_all_partitions(
+    owned: Any, make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_key(owned, 1)
+    await owned.assign(0, 1)
+    await owned.active(0, 1)
+    for partition in (0, 1):
+        job = define(lambda name: make_job(name, at_ms=1, concurrency_key="k", concurrency_weight=1), on(partition))
+        owned.deliver(partition, 0, job)
+
+    def said() -> set[int]:
+        shared = [record for transaction in owned.committer.transactions for record in transaction.shared]
+        views = [decode_owner_view(record.value) for record in shared if record.topic.endswith("owners")]
+        waits = KeyRunning(tenant="a", key="k", units=0, weight=1)
+        return {view.partition for view in views if view.keys == (waits,)}
+
+    await owned.told.until(lambda: said() == {0, 1})
+    owned.task.cancel()
+    await asyncio.gather(owned.task, return_exceptions=True)
+    owner = owned.owner
+    monkeypatch.setattr(owner.demand, "forget_silent", lambda _: None)
+    queues = (QueueDemand(tenant="a", queue="q", slots=5),)
+    owner.heard_demand(Demand(gateway_id="g", incarnation="i", sent_at_ms=0, queues=queues))
+    served: set[int] = set()
+    now_ms = owner._runtime.monotonic_ms()
+    for _ in range(50):
+        owned.offers.clear()
+        now_ms += OFFER_TTL_MS  # the offer before lapses, and gives its unit back
+        owner._offer(now_ms)
+        owner._offer(now_ms)
+        assert sum(len(offers.offers) for offers in owned.offers) == 1, "one unit, whoever asks"
+        served.update(offers.partition for offers in owned.offers)
+    assert served == {0, 1}, "no partition is always behind the other"
 
 
 async def test_the_loop_sleeps_while_its_inputs_are_held_for_a_calendar(

@@ -463,6 +463,15 @@ def test_a_heavy_run_gets_its_turn_though_light_ones_never_cease_elsewhere() -> 
     assert fleet.peak == 5
 
 
+def test_a_run_that_is_heavier_than_the_limit_divides_nothing() -> None:
+    process = Process("p", 0, "k")
+    bound_key(process.limits, "k", 4)
+    process.set([], [1, 3, 50])
+    assert [told.weight for told in process.word(0).keys] == [3]
+    bound_key(process.limits, "k", 50)
+    assert [told.weight for told in process.word(0).keys] == [50]
+
+
 def test_a_process_without_others_waits_for_nobody_and_one_with_others_lets_them_hear_it() -> None:
     alone, newcomer = Process("p0", 0), Process("p2", 2)
     newcomer.limits.heard_owner(1, view(1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -427,3 +428,106 @@ def test_a_pass_looks_at_some_full_keys_and_the_next_one_at_others(
     assert market.offered() == {"g": ["jk2", "jk3"]}
     assert market.offered() == {"g": ["jk0", "jk4"]}
     assert market.offered() == {"g": ["jk1"]}
+
+
+class Scramble:
+    """Random runs of some keys, queues and lanes; random limits; workers that take what is offered, or let it lapse."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)  # noqa: S311 - no secret
+        self.market = Market()
+        self.waiting: dict[str, tuple[str, int]] = {}
+        """Name to key and weight."""
+        self.running: list[tuple[str, int]] = []
+        self.made = self.started = 0
+
+    def step(self) -> None:
+        rng, market = self.rng, self.market
+        match rng.choice(("run", "run", "run", "delete", "change", "end", "end", "limit", "lapse")):
+            case "run":
+                self.made += 1
+                self.put(f"j{self.made}")
+            case "change" if self.waiting:
+                self.put(rng.choice([*self.waiting]), version=self.made)
+            case "delete" if self.waiting:
+                name = rng.choice([*self.waiting])
+                del self.waiting[name]
+                market.book.replace(name, ())
+            case "end" if self.running:
+                key, weight = self.running.pop(rng.randrange(len(self.running)))
+                market.rooms.used[key] -= weight
+            case "limit":
+                market.rooms.bounds[rng.choice("kl")] = rng.choice((0, 1, 3, 5))
+            case "lapse":
+                market.now_ms += OFFER_TTL_MS
+        self.offer(take=0.7)
+
+    def put(self, name: str, version: int = 1) -> None:
+        key, weight = self.rng.choice([("", 0), ("k", 1), ("k", 3), ("l", 1), ("l", 2)])
+        line: Line = ("a", self.rng.choice("qr"), self.rng.choice(("high", "normal", "low")))
+        due_at_ms = self.market.broker_ms + self.rng.randrange(-1_000, 1_000)
+        candidate = Candidate(due_at_ms, f"run_{name}", name, version, key, weight)
+        self.market.book.replace(name, [(line, candidate)])
+        self.waiting[name] = (key, weight)
+
+    def offer(self, take: float) -> int:
+        """One pass; workers take some of what it offers, each if its key has room when the request comes."""
+        rooms, book = self.market.rooms, self.market.book
+        before = {key: book.units_offered("a", key) for key in "kl"}
+        offered = [offer.job_id for offers in self.market.made() for offer in offers.offers]
+        for key, bound in rooms.bounds.items():
+            taken = rooms.used.get(key, 0) + book.units_offered("a", key)
+            assert taken <= max(bound, rooms.used.get(key, 0) + before[key]), "more is offered than may start"
+        for name in offered:
+            key, weight = self.waiting[name]
+            if self.rng.random() >= take:
+                continue
+            book.answered(f"run_{name}")
+            if key in rooms.bounds and rooms.used.get(key, 0) + weight > rooms.bounds[key]:
+                self.refused(name)
+                continue
+            book.replace(name, ())
+            del self.waiting[name]
+            if key:
+                self.started += 1
+                self.running.append((key, weight))
+                rooms.used[key] = rooms.used.get(key, 0) + weight
+        return len(offered)
+
+    def refused(self, name: str) -> None:
+        """As a shard does it: the run is forgotten, and put in again as it stands."""
+        line, candidate = self.market.book._candidates[f"run_{name}"]
+        self.market.book.refused(f"run_{name}", name)
+        self.market.book.replace(name, [(line, candidate)])
+
+    def work_off(self) -> None:
+        """Let all start that may."""
+        self.market.rooms.bounds = {"k": 3, "l": 2}
+        for _ in range(20 * len(self.waiting) + 20):
+            if not self.waiting:
+                return
+            self.running.clear()
+            self.market.rooms.used.clear()
+            self.market.now_ms += OFFER_TTL_MS
+            self.market.broker_ms += OFFER_TTL_MS
+            self.market.until_due_ms = self.market.broker_ms + 2_000
+            for gateway_id in ("g", "h"):
+                self.market.wants(gateway_id, slots=3, queue="q" if gateway_id == "g" else "r")
+            self.offer(take=1.0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_more_of_a_key_is_offered_than_may_start_and_everything_is_in_the_end(seed: int) -> None:
+    work = Scramble(seed)
+    work.market.wants("g", slots=3)
+    work.market.wants("h", slots=2, queue="r")
+    for _ in range(400):
+        work.step()
+    assert work.started > 20, "something was to be seen"
+    work.work_off()
+    assert work.waiting == {}
+    book = work.market.book
+    lines = [("a", queue, lane) for queue in "qr" for lane in ("high", "normal", "low")]
+    assert [book._waits.of_line(line) for line in lines] == [0] * 6
+    assert [book.units_offered("a", key) for key in "kl"] == [0, 0]
+    assert (book._let_go, book._waits._where) == (set(), {})

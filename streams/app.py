@@ -96,6 +96,7 @@ class _Process:
         self._slot = slot
         self._logger: structlog.stdlib.BoundLogger = structlog.get_logger("horolog.scheduler")
         self._ends = WatchdogEnds(slot.path)
+        end_with_threads(self._ends.end)
         self._metrics = SchedulerMetrics(partitions=settings.topics.partitions, stalls=self._ends.count)
         self._watchdog = Watchdog(settings.scheduler.watchdog_timeout_ms, end=self._ends.end)
         self._loop = asyncio.new_event_loop()

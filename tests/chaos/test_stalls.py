@@ -17,6 +17,7 @@ from schemas.topics import Topic, topic_name
 from streams.kafka_dev import free_ports, wait_until
 from streams.topic_admin import create_topics
 from streams.watchdog import EXIT_CODE
+from streams.watchdog_ends import WatchdogEnds
 from tests.chaos.harness.cluster import CHECKOUT
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Scheduler:
         environment |= {env_name(name): value for name, value in values.items()}
         self.settings = load_settings(env=environment)
         create_topics(self.settings)
+        self.directory = directory
         self.stall = directory / "stall"
         self._url = f"http://127.0.0.1:{ports.broker}/readyz"
         self._log = directory / "log"
@@ -107,3 +109,5 @@ def test_a_scheduler_in_which_something_stands_still_says_what_and_ends(schedule
     commands = topic_name(scheduler.settings, Topic.COMMANDS)
     assert line["reason"].startswith(stalled.format(commands=commands))
     assert f"horologd: {line['reason']}; ending the process" in scheduler.text()
+    left = WatchdogEnds(scheduler.directory / "data" / "slot-0")  # what the next process begins with
+    assert (left.count, line["reason"] in left.reason) == (1, True)

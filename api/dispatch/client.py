@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from api.dispatch.alarms import Alarms
+from api.dispatch.alarms import EARLY_MS, Alarms
 from api.dispatch.calls import DispatchError, Failure, PendingCalls
 from api.dispatch.clock import BrokerClock, Clock, LoopClock
 from api.dispatch.lease_desk import LeaseDesk
@@ -51,8 +51,13 @@ PENDING_MAX: Final = 50_000
 GATEWAY_ID_BYTES: Final = 6
 INCARNATION_BYTES: Final = 6
 
+_NEVER_MS: Final = float("inf")
+
 _ALWAYS_WRITTEN: Final = (Heartbeat, Complete, Fail, Release)
 """Written even while a partition has no owner: the successor reads them, and heartbeats count by their append time."""
+
+_PATIENT: Final = (Heartbeat, Complete, Fail)
+"""Reports of workers: what they change is their own. A run that is handed back (Release) is waited for by others."""
 
 
 class DispatchConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +94,7 @@ class DispatchClient:
         self._ids = RequestIds(self.incarnation)
         self._packer = Packer(config.linger_ms_idle, config.linger_ms_busy)
         self._calls = PendingCalls(self._alarms, config.reply_timeout_ms)
-        self._flush_armed = False
+        self._flush_at_ms = _NEVER_MS
         self._stopping = False
         self.partition_of = partial(partition_for, partitions=config.partitions)
         self.desk = LeaseDesk(
@@ -100,6 +105,7 @@ class DispatchClient:
             alarms=self._alarms,
             ids=self._ids,
             send=self._enqueue,
+            send_patiently=partial(self._enqueue, patient=True),
             partition_of=self.partition_of,
             publish_demand=link.publish_demand,
         )
@@ -369,7 +375,7 @@ class DispatchClient:
                 if partition not in self._asked_at_ms:
                     self._asked_at_ms[partition] = self.clock.monotonic_ms()
                     self._tracked[command.request_id] = partition
-                self._enqueue(partition, command)
+                self._enqueue(partition, command, patient=isinstance(command, _PATIENT))
             else:
                 self._calls.resolve(command.request_id, failure)
         return await future
@@ -386,15 +392,23 @@ class DispatchClient:
             return None
         return Failure("no_owner" if self._owners_known else "starting")
 
-    def _enqueue(self, partition: int, command: AnyCommand) -> None:
+    def _enqueue(self, partition: int, command: AnyCommand, *, patient: bool = False) -> None:
         if self._packer.add(partition, command):
             self._write(partition, self._packer.take(partition))
-        elif not self._flush_armed:
-            self._flush_armed = True
-            self._alarms.after(self._packer.linger_ms(), self._flush)
+            return
+        linger_ms = self._packer.linger_ms(patient=patient)
+        flush_at_ms = self.clock.monotonic_ms() + linger_ms
+        if flush_at_ms < self._flush_at_ms:
+            self._flush_at_ms = flush_at_ms
+            self._alarms.after(linger_ms, self._flush_due)
+
+    def _flush_due(self) -> None:
+        """Send what waits, unless a less patient command has overtaken this alarm."""
+        if self.clock.monotonic_ms() + EARLY_MS >= self._flush_at_ms:
+            self._flush()
 
     def _flush(self) -> None:
-        self._flush_armed = False
+        self._flush_at_ms = _NEVER_MS
         for partition, commands in self._packer.take_all(self.clock.monotonic_ms()):
             self._write(partition, commands)
 

@@ -39,6 +39,9 @@ REQUEST_GRACE_MS: Final = 500
 LEASE_AHEAD_MS: Final = 1_000
 """How early a run is asked for before it is due. Enough for a slow commit; more would hold slots from surprises."""
 
+PATIENT_AHEAD_MS: Final = 250
+"""A request so long before its run is due may wait to be packed with others; it is parked at the owner in time."""
+
 KEEP_PLACE_MS: Final = 2_000
 """A poll whose connection closed keeps its place this long for a repeat with the same request id."""
 
@@ -102,12 +105,14 @@ class LeaseDesk:
         alarms: Alarms,
         ids: RequestIds,
         send: Callable[[int, AnyCommand], None],
+        send_patiently: Callable[[int, AnyCommand], None],
         partition_of: Callable[[str], int],
         publish_demand: Callable[[Demand], None],
     ) -> None:
         self._gateway_id, self._incarnation = gateway_id, incarnation
         self._clock, self._broker, self._alarms, self._ids = clock, broker, alarms, ids
-        self._send, self._partition_of, self._publish = send, partition_of, publish_demand
+        self._send, self._send_patiently = send, send_patiently
+        self._partition_of, self._publish = partition_of, publish_demand
         self._waiters: dict[QueueKey, QueueWaiters[LeasePoll]] = {}
         self._ready: dict[QueueKey, ReadyQueue] = {}
         self._buckets: dict[QueueKey, TokenBucket] = {}
@@ -428,7 +433,8 @@ class LeaseDesk:
                 valid_until_ms=valid_until_ms,
             )
             self._requests[request_id] = _Request(key, worker.worker_id, offer.run_id, partition, command)
-            self._send(partition, command)
+            send = self._send_patiently if offer.due_at_ms - now_ms >= PATIENT_AHEAD_MS else self._send
+            send(partition, command)
         self._alarms.after(last_valid_ms - now_ms + REQUEST_GRACE_MS, partial(self.on_not_sent, request_ids))
 
     def _wake_for(self, key: QueueKey, waiters: QueueWaiters[LeasePoll], ready: ReadyQueue, now_ms: int) -> None:

@@ -1,5 +1,9 @@
 """Commands on their way out, packed per partition: 5 ms of linger when idle, growing to 50 ms under load.
 
+Commands that nobody waits for by the millisecond (reports of workers, requests for runs that are due later) wait for
+company up to 50 ms as soon as there is company. Each record costs the broker and the owner's transaction the same
+whatever it holds, and what they save is the lateness of runs.
+
 Pure: time comes in as monotonic milliseconds. An owner pays per record, not per command (facts B5), so under load fewer
 and fuller batches are worth a few milliseconds; all partitions leave together, since one transaction of the owner
 covers them all.
@@ -14,6 +18,9 @@ from streams.core.commands import AnyCommand, Complete, Define, Fail, Trigger
 LINGER_MS_IDLE: Final = 5.0
 LINGER_MS_BUSY: Final = 50.0
 """Both from DESIGN section 6, Pace."""
+
+COMPANY_COMMANDS_PER_S: Final = 500
+"""Rate at which patient commands wait their longest. Far below it they would wait alone, and save nobody anything."""
 
 BUSY_COMMANDS_PER_S: Final = 8_000
 """Rate of one gateway at which the linger is longest: some 3,500 runs/s with their leases and completions."""
@@ -68,9 +75,9 @@ class Packer:
         self._bytes.clear()
         return taken
 
-    def linger_ms(self) -> float:
-        """Give how long a first command should wait for company."""
-        load = min(self._rate_per_s / BUSY_COMMANDS_PER_S, 1.0)
+    def linger_ms(self, *, patient: bool = False) -> float:
+        """Give how long a command should wait for company."""
+        load = min(self._rate_per_s / (COMPANY_COMMANDS_PER_S if patient else BUSY_COMMANDS_PER_S), 1.0)
         return self._idle_ms + (self._busy_ms - self._idle_ms) * load
 
     def __bool__(self) -> bool:

@@ -23,7 +23,7 @@ from api.gateway import Gateway, Limits
 from api.owner_watch import OwnerWatch
 from api.queries import MemoryQueries
 from api.runner import GatewayRunner
-from streams.core.commands import AnyCommand, Grant, LeaseRun, Release, Reply
+from streams.core.commands import AnyCommand, Delete, Grant, LeaseRun, Release, Reply
 from streams.core.envelopes import Answer, Offer, Offers, ReplyBatch
 
 if TYPE_CHECKING:
@@ -61,6 +61,17 @@ class Bench:
             await self.settle()
         self.clock.advance(until_ms - self.clock.monotonic_ms())
         await self.settle()
+
+    async def find_company(self) -> None:
+        """Have the gateway send some 1,000 commands a second, and forget them."""
+        calls = []
+        for _ in range(60):
+            calls.append(asyncio.create_task(self.client.commands([Delete(job_id="company") for _ in range(20)])))
+            await self.advance(20)
+        for call in calls:
+            call.cancel()
+        await self.advance(60)
+        self.link.sent.clear()
 
     def offers(self, *offers: Offer, partition: int = 0, incarnation: str | None = None) -> None:
         """Say offers of one owner to this gateway."""

@@ -56,6 +56,26 @@ async def test_commands_are_packed_per_partition_with_id_and_incarnation(bench: 
     task.cancel()
 
 
+async def test_a_report_waits_longer_for_company_and_leaves_with_the_first_urgent_command(bench: Bench) -> None:
+    await bench.find_company()
+    report = asyncio.create_task(bench.client.complete([("run_job7_x", 1, b"")]))
+    await bench.advance(25)
+    assert bench.link.commands == []  # a command that somebody waits for had left by now
+    urgent = asyncio.create_task(bench.client.command(delete(8)))
+    await bench.advance(15)
+    assert [command.job_id for command in bench.link.commands] == ["job7", "job8"]
+    report.cancel()
+    urgent.cancel()
+
+
+async def test_a_report_leaves_within_50_ms_by_itself(bench: Bench) -> None:
+    await bench.find_company()
+    report = asyncio.create_task(bench.client.complete([("run_job7_x", 1, b"")]))
+    await bench.advance(51)
+    assert [command.job_id for command in bench.link.commands] == ["job7"]
+    report.cancel()
+
+
 async def test_a_command_that_no_record_can_hold_fails_alone(bench: Bench) -> None:
     others = [asyncio.create_task(bench.client.command(delete(number))) for number in range(12)]
     hostile = asyncio.create_task(bench.client.complete([(f"run_job{n}_x", 2**70, b"") for n in range(4)]))

@@ -12,6 +12,7 @@ from api.dispatch.lease_desk import (
     LAST_GRANTS_MS,
     LEASE_AHEAD_MS,
     LINGER_MS,
+    PATIENT_AHEAD_MS,
     REQUEST_GRACE_MS,
     REQUEST_TTL_MS,
     SPREAD_MS,
@@ -92,6 +93,16 @@ async def test_due_runs_take_slots_before_runs_ahead(bench: Bench) -> None:
     await bench.settle()
     bench.offers(bench.offer(1, due_in_ms=300), bench.offer(2, due_in_ms=200), bench.offer(3), bench.offer(4))
     assert [request.job_id for request in await sent_requests(bench)] == ["job3", "job4", "job2"]
+
+
+@pytest.mark.parametrize(("due_in_ms", "left"), [(0, True), (PATIENT_AHEAD_MS - 1, True), (PATIENT_AHEAD_MS, False)])
+async def test_only_a_request_well_ahead_waits_for_company(bench: Bench, due_in_ms: int, *, left: bool) -> None:
+    poll(bench, max_runs=5)
+    await bench.settle()
+    await bench.find_company()
+    bench.offers(bench.offer(1, due_in_ms=due_in_ms))
+    await bench.advance(20)
+    assert ([request.job_id for request in bench.requests()] == ["job1"]) is left
 
 
 async def test_a_run_far_ahead_is_requested_when_it_comes_near(bench: Bench) -> None:

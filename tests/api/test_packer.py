@@ -53,6 +53,32 @@ def test_lingers_5_ms_when_idle_and_50_ms_under_load() -> None:
     assert packer.linger_ms() == pytest.approx(LINGER_MS_BUSY, abs=0.5)
 
 
+def at_rate(per_s: float) -> Packer:
+    packer = Packer()
+    now_ms = 0.0
+    for _ in range(60):
+        for _ in range(int(per_s / 20)):
+            packer.add(0, heartbeat(1))
+        now_ms += 50
+        packer.take_all(now_ms)
+    return packer
+
+
+@pytest.mark.parametrize(("per_s", "urgent_ms", "patient_ms"), [(100, 5.6, 14), (500, 7.8, 50), (2_000, 16.25, 50)])
+def test_patient_commands_wait_for_company_where_there_is_some(
+    per_s: float, urgent_ms: float, patient_ms: float
+) -> None:
+    packer = at_rate(per_s)
+    assert packer.linger_ms() == pytest.approx(urgent_ms, rel=0.05)
+    assert packer.linger_ms(patient=True) == pytest.approx(patient_ms, rel=0.05)
+
+
+def test_a_patient_command_waits_no_longer_than_others_when_idle_and_never_less() -> None:
+    assert Packer().linger_ms(patient=True) == LINGER_MS_IDLE
+    assert at_rate(10_000).linger_ms(patient=True) == pytest.approx(at_rate(10_000).linger_ms(), rel=0.01)
+    assert Packer(0, 0).linger_ms(patient=True) == 0
+
+
 def test_returns_to_the_idle_linger_after_a_pause() -> None:
     packer = Packer()
     now_ms = 0.0

@@ -14,6 +14,7 @@ from streams.demand import DemandTable
 from streams.key_waits import STALE_MIN, KeyWaits
 from streams.offer_book import (
     KEYS_LOOK_MS,
+    LANES,
     OFFER_TTL_MS,
     OUTSTANDING_BASE,
     OUTSTANDING_PER_SLOT,
@@ -387,6 +388,23 @@ def test_what_changes_while_it_waits_leaves_no_trail_in_memory(market: Market) -
     assert len(market.book._waits._keys["a", "l"].lines[LINE].items) < 2 * STALE_MIN
 
 
+def test_a_run_that_goes_between_its_turn_and_its_offer_leaves_no_trail_either(
+    market: Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams.offer_book, "OUTSTANDING_BASE", 0)
+    market.wants("g")
+    market.rooms.bounds["k"] = market.rooms.used["k"] = 1
+    market.candidate("keyed", 0, key="k")
+    for number in range(2):
+        market.candidate(f"j{number}", 1)
+    assert market.offered() == {"g": ["j0", "j1"]}
+    market.rooms.used["k"] = 0
+    assert market.offered() == {}, "the gateway has no room"
+    assert market.book._let_go == {"run_keyed"}
+    market.book.replace("keyed", ())
+    assert market.book._let_go == set()
+
+
 def test_a_run_too_heavy_for_an_earlier_limit_is_seen_after_another_was_too_heavy_for_a_later_one() -> None:
     waits, book = KeyWaits(), OfferBook(0)
     rooms = Rooms(book)
@@ -517,17 +535,20 @@ class Scramble:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_more_of_a_key_is_offered_than_may_start_and_everything_is_in_the_end(seed: int) -> None:
+def test_no_more_of_a_key_is_offered_than_may_start_and_everything_is_in_the_end(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams.offer_book, "OUTSTANDING_BASE", 0)
     work = Scramble(seed)
-    work.market.wants("g", slots=3)
-    work.market.wants("h", slots=2, queue="r")
+    work.market.wants("g", slots=1)
+    work.market.wants("h", slots=1, queue="r")
     for _ in range(400):
         work.step()
     assert work.started > 20, "something was to be seen"
     work.work_off()
     assert work.waiting == {}
     book = work.market.book
-    lines = [("a", queue, lane) for queue in "qr" for lane in ("high", "normal", "low")]
+    lines: list[Line] = [("a", queue, lane) for queue in "qr" for lane in LANES]
     assert [book._waits.of_line(line) for line in lines] == [0] * 6
     assert [book.units_offered("a", key) for key in "kl"] == [0, 0]
     assert (book._let_go, book._waits._where) == (set(), {})

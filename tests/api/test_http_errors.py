@@ -118,6 +118,14 @@ async def test_a_wrong_definition_names_its_field(
     assert api.link.commands == []
 
 
+@pytest.mark.parametrize("number", [0, -1, 2**31 + 1])
+async def test_the_least_number_of_runs_that_is_named_is_one_that_is_taken(api: Api, number: int) -> None:
+    refused = await api("POST", "/v1/jobs", {"name": "n", "delaySeconds": 1, "maxRuns": number})
+    assert refused.problem() == (422, "invalid_field", "maxRuns")
+    assert "from 1 to 2147483648" in refused.body["detail"]
+    assert (await api("POST", "/v1/jobs", {"name": "n", "delaySeconds": 1, "maxRuns": 1})).status == 201
+
+
 async def test_the_largest_payload_is_taken_and_white_space_does_not_count(api: Api) -> None:
     body = b'{"name": "n", "delaySeconds": 1, "payload": [ "' + b"x" * 65_532 + b'" ]}'
     assert (await api("POST", "/v1/jobs", body)).status == 201

@@ -22,6 +22,9 @@ KEYS_PER_PASS_MAX: Final = 32
 """Keys looked at in one pass over the offer book, in turns: a look costs some 20 us, and passes come each few
 milliseconds where there is much to do."""
 
+MOVED_PER_PASS_MAX: Final = 4_000
+"""Runs set aside, and runs let go, in one pass: each costs some microseconds, and a flood must not hold the loop."""
+
 STALE_MIN: Final = 64
 """A heap is rebuilt when it holds more than so many removed entries and more of these than others."""
 
@@ -152,10 +155,17 @@ class KeyWaits:
 
     def let_go(self, rooms: KeyRooms, queues: Container[tuple[str, str]]) -> Iterator[tuple[Line, Candidate]]:
         """Give the runs that have room now, in queues whose workers wait, of the keys whose turn it is."""
+        left = MOVED_PER_PASS_MAX
         for _ in range(min(len(self._order), KEYS_PER_PASS_MAX)):
+            if not left:
+                return
             name = self._order.popleft()
             of_key = self._keys[name]
-            yield from self._let_go_of(name, of_key, rooms, queues)
+            for place in self._let_go_of(name, of_key, rooms, queues):
+                yield place
+                left -= 1
+                if not left:
+                    break
             if of_key.lines or of_key.too_heavy:
                 self._order.append(name)
             else:

@@ -19,7 +19,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from streams.core.envelopes import Offer, Offers
-from streams.key_waits import KeyWaits, Unbounded
+from streams.key_waits import MOVED_PER_PASS_MAX, KeyWaits, Unbounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -109,6 +109,8 @@ class OfferBook:
         """Runs in the heads that need not queue up for their key again."""
         self._units: dict[tuple[str, str], int] = {}
         """(tenant, key) to units of outstanding offers."""
+        self._aside_left = 0
+        """How many more runs this pass may set aside."""
         self._look_at_keys_ms = 0
         """When full keys are looked at again, by broker time."""
         self.truncated: set[Line] = set()
@@ -234,6 +236,7 @@ class OfferBook:
     def _release_keys(self, rooms: KeyRooms, wanted: Mapping[tuple[str, str], object], now_ms: int) -> None:
         """Put runs whose key has room now back into their lines."""
         self._look_at_keys_ms = now_ms + KEYS_LOOK_MS
+        self._aside_left = MOVED_PER_PASS_MAX
         for line, candidate in self._waits.let_go(rooms, wanted):
             self._let_go.add(candidate.run_id)
             heapq.heappush(self._heads.setdefault(line, []), candidate)
@@ -268,7 +271,7 @@ class OfferBook:
 
     def _pop(self, line: Line, head: list[Candidate], moment: _Moment, room: int) -> Iterable[Candidate]:
         """Take the oldest offerable candidates; entries that were removed or replaced since are dropped here."""
-        while room > 0 and head and head[0].due_at_ms <= moment.until_due_ms:
+        while room > 0 and head and head[0].due_at_ms <= moment.until_due_ms and self._aside_left:
             candidate = heapq.heappop(head)
             run_id = candidate.run_id
             current = self._candidates.get(run_id)
@@ -290,6 +293,7 @@ class OfferBook:
         if candidate.weight <= rooms.key_room(tenant, key) and (is_let_go or not self._waits.queue_up(tenant, key)):
             return False
         self._waits.add(line, candidate, bound)
+        self._aside_left -= 1
         return True
 
     def _note(self, gateway_id: str, line: Line, candidate: Candidate, moment: _Moment) -> None:

@@ -429,6 +429,26 @@ def test_runs_that_wait_for_keys_count_for_the_head_of_their_line(
     assert (market.book.length(LINE), market.book.truncated) == (3, {LINE})
 
 
+def test_a_pass_moves_so_many_runs_and_the_next_one_goes_on(market: Market, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams.key_waits, "MOVED_PER_PASS_MAX", 2)
+    monkeypatch.setattr(streams.offer_book, "MOVED_PER_PASS_MAX", 2)
+    market.wants("g")
+    market.rooms.bounds["k"] = 0
+    for number in range(5):
+        market.candidate(f"k{number}", number, key="k")
+    market.candidate("behind", 9)
+    assert market.offered() == {}
+    assert market.book.next_due_ms(market.demand, 0) == market.broker_ms + KEYS_LOOK_MS
+    assert market.offered() == {}
+    assert market.offered() == {"g": ["behind"]}
+    market.rooms.bounds["l"] = 0
+    market.candidate("l0", 9, key="l")
+    assert market.offered() == {}
+    market.rooms.bounds.clear()
+    passes = [market.offered() for _ in range(4)]
+    assert passes == [{"g": ["k0", "k1"]}, {"g": ["k2", "l0"]}, {"g": ["k3", "k4"]}, {}]
+
+
 def test_a_pass_looks_at_some_full_keys_and_the_next_one_at_others(
     market: Market, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from api.dispatch.client import DispatchClient, DispatchConfig
 from api.dispatch.kafka_link import KafkaLink, KafkaLinkConfig
+from benchmarks.bursts import BURST_MS, Burst, broker_pauses, bursts, intervals
 from schemas.config import load_settings
 from streams.core.commands import Define, Reply
 from streams.core.definition import Definition
@@ -40,8 +41,9 @@ from streams.core.time import OneOffSpec
 from streams.kafka_dev import KafkaCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from benchmarks.bursts import Interval
     from schemas.config import Settings
 
 READY_TIMEOUT_S = 60.0
@@ -49,6 +51,7 @@ CREATE_CHUNK = 2_000
 LEAD_S = 8.0
 SETTLE_S = 15.0
 HELD_P99_MS = 1_000.0
+BURSTS_SHOWN = 10
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -62,6 +65,15 @@ class System:
         self.pids: dict[str, int] = {}
         self.environment: dict[str, str] = {}
         self.gateway_port = _free_port()
+        self.steps_path = root / "steps"
+        self.broker_gc_path = root / "broker-gc.log"
+
+    def slow(self, since_ms: float, until_ms: float) -> list[Interval]:
+        """Return what scheduler and broker did in a window, and how long each step took."""
+        steps = self.steps_path.read_text(encoding="ascii").splitlines()
+        within = [line for line in steps if since_ms <= float(line.split(" ", 1)[0]) <= until_ms]
+        pauses = broker_pauses(self.broker_gc_path.read_text(encoding="utf-8")) if self.broker_gc_path.exists() else []
+        return intervals(within) + pauses
 
     def start(self, bootstrap_servers: str) -> None:
         """Start everything but the workers, and wait until it answers."""
@@ -75,7 +87,7 @@ class System:
             "HOROLOG_LOG__FORMAT": "json",
         }
         subprocess.run([*_HOROLOGD, "topics", "create"], env=self._env(), check=True, capture_output=True)
-        self._spawn("scheduler", [*_HOROLOGD, "scheduler"])
+        self._spawn("scheduler", [sys.executable, "-m", "benchmarks.timed_scheduler", str(self.steps_path)])
         _wait_ready(f"http://127.0.0.1:{self.environment['HOROLOG_SCHEDULER__ADMIN_PORT']}/readyz")
         self._spawn("gateway", [*_HOROLOGD, "gateway"])
         _wait_ready(f"http://127.0.0.1:{self.gateway_port}/readyz")
@@ -215,6 +227,9 @@ def measure(system: System, rate: float, seconds: float, label: str) -> dict[str
         "early": sum(1 for value in lateness if value < 0),
         "cpu_cores": {name: round(spent / window, 3) for name, spent in cpu.items()},
     }
+    runs = [(float(due), float(at)) for _, due, at, _ in starts]
+    found = bursts(runs, system.slow(first_due_ms, first_due_ms + seconds * 1000 + SETTLE_S * 1000))
+    result["bursts"] = [_told(burst, first_due_ms) for burst in found]
     result["held"] = distinct == count and late["p99"] < HELD_P99_MS
     _show(result)
     return result
@@ -235,6 +250,31 @@ def _show(result: dict[str, Any]) -> None:
     runs = f"{result['rate']:>7.0f}/s {result['distinct']:>7}/{result['jobs']}"
     commits = f"commits {result['commits_per_second']}/s of {result['commit_ms_mean']} ms"
     print(f"{runs} {lateness}  {verdict:8} {commits}  cores: {cores}", flush=True)
+    _show_bursts(result["bursts"])
+
+
+def _told(burst: Burst, first_due_ms: float) -> dict[str, Any]:
+    return {
+        "at_s": round((burst.began_ms - first_due_ms) / 1000, 2),
+        "runs": burst.runs,
+        "worst_ms": round(burst.worst_ms, 1),
+        "explained": burst.explained,
+        "causes": [
+            f"{cause.what} {cause.took_ms:.0f} ms" + (f" (median {cause.usual_ms:.0f})" if cause.usual_ms else "")
+            for cause in burst.causes
+        ],
+    }
+
+
+def _show_bursts(told: Sequence[dict[str, Any]]) -> None:
+    explained = sum(burst["explained"] for burst in told)
+    print(f"  bursts over {BURST_MS:.0f} ms: {len(told)}, explained {explained}; the worst:", flush=True)
+    for burst in sorted(told, key=lambda burst: -burst["worst_ms"])[:BURSTS_SHOWN]:
+        causes = ", ".join(burst["causes"]) or "nothing was slow"
+        print(
+            f"    at {burst['at_s']:6.2f} s {burst['runs']:4} runs up to {burst['worst_ms']:6.1f} ms: {causes}",
+            flush=True,
+        )
 
 
 def _cpu_seconds(pid: int) -> float:
@@ -290,6 +330,7 @@ def main() -> None:
     extra = {"transaction.partition.verification.enable": "false"} if options.verification_off else {}
     results = []
     root = Path(tempfile.mkdtemp(prefix="horolog-bench-"))
+    os.environ["JDK_JAVA_OPTIONS"] = f"-Xlog:gc:file={root / 'broker-gc.log'}:time"
     with KafkaCluster(root=root / "kafka", ports="free", extra=extra) as cluster:
         system = System(root, partitions=options.partitions, workers=options.workers, slots=options.slots)
         system.pids["broker"] = cluster.nodes[0].status().pid or 0

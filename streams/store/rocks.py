@@ -486,9 +486,16 @@ class RocksStore:
             self._release()
 
     def _release(self) -> None:
+        """Let the database go. Damage that it meets on its way is for the next opening, which throws the store away."""
         database, self._db = self._db, None
-        if database is not None:
+        if database is None:
+            return
+        try:
             database.close()
+        except Exception as error:
+            failure = self._failure(error, reading=False)
+            if not isinstance(failure, StoreCorruptError):
+                raise failure from error
 
     # ---- place
 

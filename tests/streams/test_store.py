@@ -963,6 +963,25 @@ def test_a_flipped_bit_anywhere_is_noticed_or_harmless(
     assert outcome in {"whole", "discarded at opening", "discarded at reading"}
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_damage_in_every_table_that_closing_meets_too_is_noticed(tmp_path: Path, seed: int) -> None:
+    """Opening then begins a compaction, which fails, and so does closing what was opened. Found by a chaos run."""
+    store, whole = reopen(tmp_path / "open")[0], {}
+    for turn in range(4):
+        apply(store, *[put(f"j{n}", n, ready(f"j{n}", n), state=b"%04d" % turn * 40) for n in range(300)])
+        if turn < 3:
+            store._database().flush()
+    whole[store.ledger_offset] = read_everything(store)
+    copied_while_open(tmp_path / "open", tmp_path / "killed")
+    store.close()
+    for name in files(tmp_path / "killed", "*.sst"):
+        data = bytearray((tmp_path / "killed" / name).read_bytes())
+        data[seed * 131] ^= 1
+        (tmp_path / "killed" / name).write_bytes(bytes(data))
+
+    assert must_be_whole_or_discarded(tmp_path / "killed", whole).startswith("discarded")
+
+
 def test_a_scan_over_a_damaged_block_fails_instead_of_ending_early(path: Path) -> None:
     """rocksdict's own keys() and items() stop there without a word."""
     store, _ = reopen(path)

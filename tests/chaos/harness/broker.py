@@ -118,7 +118,9 @@ class Broker:
     def start(self) -> None:
         """Start it again on the same data; returns when it answers."""
         # A JVM that was killed is a zombie first, and gives its ports back when the last of its threads has ended.
-        assert wait_until(lambda: port_is_free(self._node.ports.broker), RESTART_TIMEOUT_S), "its port is taken"
+        ports = self._node.ports
+        own = (ports.broker, ports.controller, ports.internal)
+        assert wait_until(lambda: all(map(port_is_free, own)), RESTART_TIMEOUT_S), "one of its ports is taken"
         with _environment(self._env):
             self._node.launch(tethered=True)
         self._node.wait_ready(RESTART_TIMEOUT_S)

@@ -22,6 +22,7 @@ EXPORTS = [
     "BulkChange",
     "BackfillProgress",
     "Client",
+    "ConcurrencyKey",
     "Condition",
     "ConflictError",
     "Explanation",

@@ -1,4 +1,4 @@
-"""Adds up runs: prints the table of docs/reliability.md from the results that `tests.chaos.run` wrote.
+"""Adds up runs: prints the tables of docs/reliability.md from the results that `tests.chaos.run` wrote.
 
 python -m tests.chaos.figures FILE...
 
@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.chaos.harness.families import FAMILIES, family_of
 from tests.chaos.harness.results import read
 from tests.chaos.harness.verdict import seconds
 
@@ -47,6 +48,20 @@ def table(results: Sequence[Result]) -> str:
             f"{seconds(max(fault.late_ms for fault in faults)):.2f}",
         )
         lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def families(results: Sequence[Result]) -> str:
+    """Give one row for each family of faults, over all runs, in Markdown: how often, by how many seeds."""
+    times: Counter[str] = Counter()
+    seeds: dict[str, set[int]] = {}
+    for result in results:
+        for fault in result.faults:
+            family = family_of(fault.kind)
+            times[family] += 1
+            seeds.setdefault(family, set()).add(result.seed)
+    lines = ["| family | faults | seeds |", "|---|---|---|"]
+    lines += [f"| {family} | {times[family]} | {len(seeds.get(family, ()))} |" for family in FAMILIES]
     return "\n".join(lines)
 
 
@@ -90,9 +105,9 @@ def totals(results: Sequence[Result]) -> str:
 
 
 def main(paths: Sequence[Path]) -> int:
-    """Print both."""
+    """Print all three."""
     results = read(paths)
-    print(f"{totals(results)}\n\n{table(results)}")  # noqa: T201 - a program's output
+    print(f"{totals(results)}\n\n{families(results)}\n\n{table(results)}")  # noqa: T201 - a program's output
     return 0 if all(result.ok for result in results) else 1
 
 

@@ -1,9 +1,11 @@
 """A random mix of faults for a given time, then healing, judgement, and figures. `make chaos FOR=600 SEED=3` calls it.
 
 python -m tests.chaos.run --for SECONDS --seed N [--session-ms 6000] [--schedulers 2] [--kinds kill,freeze] [--keep DIR]
-    [--results FILE] [--broker-off SECONDS]
+    [--results FILE] [--broker-off SECONDS] [--load SHARE]
 
-`--broker-off`: the broker's clock is so many seconds away from everybody's (needs a C compiler).
+Every family of faults (`harness/families.py`) comes once before any comes again. `--load 0.5`: half the traffic, so
+that more runs fit on a machine. `--broker-off`: the broker's clock is so many seconds away from everybody's (needs a C
+compiler).
 
 It starts a Kafka of its own, prints every fault with its time and how long healing took, and ends with the checker's
 table and a table of time without dispatch by kind of fault. Exit code 1 on any violation. The same seed gives the same
@@ -33,19 +35,18 @@ from tests.chaos.harness.clock import BROKER_OFF_VARIABLE, Clocks, build_shim
 from tests.chaos.harness.clock_faults import ClockFaults
 from tests.chaos.harness.cluster import CHECKOUT, Cluster
 from tests.chaos.harness.driver import Driver, Load
+from tests.chaos.harness.families import Deck
 from tests.chaos.harness.gateway_faults import Fleet, GatewayFaults, returned
 from tests.chaos.harness.healing import Healing
 from tests.chaos.harness.log_faults import LogFaults
 from tests.chaos.harness.network_faults import NetworkFaults
+from tests.chaos.harness.poison import PoisonFaults
 from tests.chaos.harness.results import append, measure, versions
 from tests.chaos.harness.verdict import judge
 
 if TYPE_CHECKING:
     from tests.chaos.harness.results import Result
     from tests.chaos.harness.verdict import Verdict
-
-SHARES: Final = {"rolling_restart": 0.5, "storm": 0.3, "broker_gone": 0.3}
-"""How often a kind is drawn, against 1 of every other."""
 
 CALM_S: Final = 3.0
 """Between two faults, so that their figures stay apart."""
@@ -67,6 +68,7 @@ def main() -> int:
     parser.add_argument("--schedulers", type=int, default=2)
     parser.add_argument("--kinds", default="")
     parser.add_argument("--broker-off", type=float, default=0.0)
+    parser.add_argument("--load", type=float, default=1.0)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--results", type=Path, default=CHECKOUT / ".horolog" / "chaos-results.jsonl")
     chosen = parser.parse_args()
@@ -103,7 +105,7 @@ def campaign(broker: Broker, root: Path, chosen: argparse.Namespace) -> int:
     ):
         schedulers = [cluster.add() for _ in range(chosen.schedulers)]
         cluster.wait_whole(*schedulers)
-        driver = Driver(cluster.gateway_settings, Load(seed=chosen.seed, timer_only=(0,)))
+        driver = Driver(cluster.gateway_settings, Load.of(chosen.load, seed=chosen.seed, timer_only=(0,)))
         driver.start()
         faults = Campaign(cluster, rng)
         healing = Healing(cluster)
@@ -111,14 +113,15 @@ def campaign(broker: Broker, root: Path, chosen: argparse.Namespace) -> int:
         faults.kinds |= NetworkFaults(faults, broker, healing).kinds
         if not chosen.broker_off:  # else every scheduler is as far off already
             faults.kinds |= ClockFaults(faults, healing, clocks).kinds
-        fleet = stack.enter_context(Fleet(cluster, driver, seed=chosen.seed))
+        fleet = stack.enter_context(Fleet(cluster, driver, seed=chosen.seed, share=chosen.load))
         gateway_faults, log_faults = GatewayFaults(faults, fleet), LogFaults(faults)
-        faults.kinds |= gateway_faults.kinds | log_faults.kinds
+        poison = PoisonFaults(faults)
+        faults.kinds |= gateway_faults.kinds | log_faults.kinds | poison.kinds
         kinds = [kind for kind in faults.kinds if not chosen.kinds or kind in chosen.kinds.split(",")]
-        weights = [SHARES.get(kind, 1.0) for kind in kinds]
+        deck = Deck(kinds, rng)
         ends = time.monotonic() + chosen.seconds
         while time.monotonic() < ends:
-            faults.kinds[rng.choices(kinds, weights)[0]]()
+            faults.kinds[deck.draw()]()
             faults.pause(CALM_S)
         verdict = judge(cluster, fleet, heal_s=HEAL_S, archive=log_faults.archive)
         result = measure(
@@ -136,7 +139,7 @@ def campaign(broker: Broker, root: Path, chosen: argparse.Namespace) -> int:
         say(f"\ntraffic through gateways: {dict(fleet.load.did)}")
         for row in returned(verdict.view, gateway_faults.at_hand):
             say(f"died with a gateway: {row}")
-        wrong = log_faults.wrong(verdict.view)
+        wrong = log_faults.wrong(verdict.view) + poison.wrong(verdict.view)
         for line in wrong:
             say(line)
         return 0 if result.ok and not wrong else 1

@@ -79,6 +79,9 @@ def test_rows_are_the_worst_and_the_median_over_all_files(
     assert "- stale transactions refused: 9" in lines
     assert "- bytes swallowed: 15" in lines
     assert "- violations: 0" in lines
+    assert "| owner killed | 3 | 2 |" in lines
+    assert "| link cut | 1 | 1 |" in lines
+    assert "| graceful stop | 0 | 0 |" in lines  # what never came shows too
 
 
 def test_a_violation_in_any_run_is_named_and_fails(paths: list[Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,6 +82,19 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     fails: float = 0.03
     slow: float = 0.02
 
+    @classmethod
+    def of(cls, share: float, *, seed: int, timer_only: tuple[int, ...] = ()) -> Load:
+        """Give a share of the usual traffic; beats, which time without dispatch is measured by, stay."""
+        usual = cls()
+        return cls(
+            seed=seed,
+            timer_only=timer_only,
+            one_offs=usual.one_offs * share,
+            intervals=max(1, round(usual.intervals * share)),
+            crons=max(1, round(usual.crons * share)),
+            changes=usual.changes * share,
+        )
+
 
 class _Book:
     """The journal, filled where commands and answers pass."""

@@ -32,6 +32,7 @@ FROZEN_S: Final = (2.0, 7.0)
 WORKER_FROZEN_S: Final = 17.0
 """Past the SDK's lease of 15 s."""
 GATEWAYS: Final = 2
+HTTP_JOBS_PER_S: Final = 5.0
 
 
 class Fleet:
@@ -40,7 +41,9 @@ class Fleet:
     `drain`, `journals`, `faults` and `gave_up` are those of the driver and of all these together.
     """
 
-    def __init__(self, cluster: Cluster, driver: Driver, *, seed: int = 1, sdk_workers: int = 1) -> None:
+    def __init__(
+        self, cluster: Cluster, driver: Driver, *, seed: int = 1, sdk_workers: int = 1, share: float = 1.0
+    ) -> None:
         self._driver = driver
         self._own_faults: list[Fault] = []
         self.gateways = start_gateways(cluster, GATEWAYS)
@@ -48,7 +51,7 @@ class Fleet:
             SdkWorker(f"w{n + 1}", cluster.root / f"w{n + 1}", cluster.environment, self.gateways[n % GATEWAYS])
             for n in range(sdk_workers)
         ]
-        self.load = HttpLoad(self.gateways, seed=seed)
+        self.load = HttpLoad(self.gateways, seed=seed, jobs_per_s=HTTP_JOBS_PER_S * share)
         for worker in self.workers:
             worker.start()
         self.load.start()

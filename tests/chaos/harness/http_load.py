@@ -78,7 +78,7 @@ class HttpLoad:
         gateways: Sequence[GatewayProcess],
         *,
         seed: int = 1,
-        jobs_per_s: float = 5.0,
+        jobs_per_s: float,
         sdk_jobs_per_s: float = 0.5,
         workers: int = 3,
     ) -> None:

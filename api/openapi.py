@@ -70,7 +70,7 @@ def codes_of(route: Route) -> list[str]:
     if route.writes:
         codes.update(_WRITE_CODES)
     if route.reads:
-        codes.add("no_owner")
+        codes |= {"no_owner", "overloaded"}
     return sorted(codes)
 
 

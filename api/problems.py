@@ -66,7 +66,7 @@ STATUS: Final = MappingProxyType(
         "no_owner": (503, "No scheduler owns the partition"),
         "starting": (503, "The gateway is starting"),
         "stopping": (503, "The gateway is stopping"),
-        "overloaded": (503, "The gateway has too much to do"),
+        "overloaded": (503, "Too much is asked at once"),
         "not_caught_up": (503, "A change is not shown yet"),
         "outcome_unknown": (504, "The answer did not come in time"),
     }

@@ -235,6 +235,8 @@ class HttpQueries:
         if response.status == 422:
             detail = "The job's state cannot be read; the owner's log has the reason."
             raise Problem("internal", detail)
+        if response.status == 503:
+            raise Problem("overloaded", "Too many questions wait at the scheduler already. Ask again in a second.")
         if response.status != 200:
             raise _no_owner(partition)
         return body

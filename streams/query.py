@@ -1,8 +1,8 @@
 """The owner's HTTP side: queries from its committed state, health, metrics. On loopback unless configured otherwise.
 
-Gateways find the address in topic `owners`. A query reads the store of one partition, bounded and paged, and lets the
-commit loop go on after every SLICE jobs. Values are the core's structs as JSON (bytes in base64). A job whose state
-cannot be read is named in its page, and stops nobody.
+Gateways find the address in topic `owners`. A query reads the store of one partition, bounded and paged; those that
+read many jobs take turns (`query_turns.py`), and let the commit loop go on after every SLICE jobs. Values are the
+core's structs as JSON (bytes in base64). A job whose state cannot be read is named in its page, and stops nobody.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from streams.core.job_filter import JobFilter
 from streams.core.state import Job
 from streams.core.wire import decode_accepted_definition, decode_state
 from streams.offer_book import LANES
+from streams.query_turns import BusyError, QueryTurns
 from streams.store.interface import ReadyKey, ReadyLine
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-    from streams.core.definition import Definition
     from streams.core.evidence import Proof
     from streams.core.state import JobState
     from streams.history_reader import History
@@ -39,11 +39,25 @@ if TYPE_CHECKING:
     from streams.owner import Owner
     from streams.shard import Shard
 
+    _Rest = Callable[[], Awaitable[None]]
+
 PAGE_MAX: Final = 200
 """Jobs of one answer: some 5 ms of the loop's time, in slices."""
 
+PAGE_BYTES_MAX: Final = 1_048_576
+"""Of states and definitions as they are stored: an answer is one piece of JSON, written in one go (some 3 ms)."""
+
 SLICE: Final = 50
 """Jobs read before the loop gets its turn: about 1 ms."""
+
+RUNS_SLICE: Final = 500
+"""Lines of the ready index that are read before the loop gets its turn: about 1 ms."""
+
+ROWS_SLICE: Final = 20
+"""Rows of queues that are made before the loop gets its turn, each with one look into the ready index."""
+
+RETRY_AFTER_S: Final = 1
+"""A turn takes some 50 ms, with all that wait some 3 s."""
 
 COUNTED_MAX: Final = 10_000
 """Retries of one line that are counted; a line with more says so many."""
@@ -87,6 +101,7 @@ class QueryServer:
         self._partitions = partitions
         self._runner: web.AppRunner | None = None
         self._leased: dict[int, tuple[float, Counter[ReadyLine]]] = {}
+        self._turns = QueryTurns()
 
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port. Raises OSError where it is taken."""
@@ -160,29 +175,47 @@ class QueryServer:
         if shard is None or not shard.active:
             return _not_owner()
         plain = {name: request.query[name] for name in ("tenant", "queue") if name in request.query}
-        page = await _page(shard, request.query.get("after"), limit, _Wanted(plain, wanted))
-        return _not_owner() if page is None else _json(page)
+        try:
+            async with self._turns.mine() as rest:
+                page = await _page(shard, request.query.get("after"), limit, _Wanted(plain, wanted), rest)
+                return _not_owner() if page is None else _json(page)
+        except BusyError:
+            return _busy()
 
     async def _queues(self, request: web.Request) -> web.Response:
         """Runs by line, over all partitions of this process. `now_ms` (broker time) tells retries from ready runs."""
         tenant, now_text = request.query.get("tenant"), request.query.get("now_ms", "")
         now_ms = int(now_text) if now_text.isdigit() and len(now_text) < 16 else None
-        rows: dict[ReadyLine, _Row] = {}
         shards = list(self._active())
-        for shard in shards:
-            leased = await self._leased_of(shard)
-            if not shard.active:
-                continue
-            counts = shard.store.ready_counts()
-            for line in {*counts, *(leased or {})}:
-                if tenant is None or line.tenant == tenant:
-                    row = rows.setdefault(line, _Row(line.tenant, line.queue, line.lane))
-                    row.add(shard, line, counts.get(line, 0), None if leased is None else leased[line], now_ms)
+        rows: dict[ReadyLine, _Row] = {}
+        try:
+            for shard in shards:
+                async with self._turns.mine() as rest:  # a turn each: other questions need not wait for all
+                    await self._count(shard, rows, tenant, now_ms, rest)
+        except BusyError:
+            return _busy()
         return _json(
             {"partitions": [shard.partition for shard in shards], "queues": [rows[line] for line in sorted(rows)]}
         )
 
-    async def _leased_of(self, shard: Shard) -> Counter[ReadyLine] | None:
+    async def _count(
+        self, shard: Shard, rows: dict[ReadyLine, _Row], tenant: str | None, now_ms: int | None, rest: _Rest
+    ) -> None:
+        leased = await self._leased_of(shard, rest)
+        counts = shard.store.ready_counts() if shard.active else {}
+        lines = [line for line in {*counts, *(leased or {})} if tenant is None or line.tenant == tenant]
+        for number, line in enumerate(lines, start=1):
+            if not shard.active:
+                return
+            ready = counts.get(line, 0)
+            row = rows.setdefault(line, _Row(line.tenant, line.queue, line.lane))
+            row.add(shard, line, ready, None if leased is None else leased[line])
+            if now_ms is not None:
+                row.retrying = (row.retrying or 0) + (await _retrying(shard, line, now_ms, rest) if ready else 0)
+            if number % ROWS_SLICE == 0:
+                await rest()
+
+    async def _leased_of(self, shard: Shard, rest: _Rest) -> Counter[ReadyLine] | None:
         """Count leases by line; None where the partition has too many jobs to look at each."""
         if shard.store.counts.jobs > LEASED_SCAN_MAX:
             return None
@@ -198,7 +231,7 @@ class QueryServer:
                 for run in () if state is None else state.open:
                     if run.lease is not None and state is not None:
                         counted[ReadyLine(state.tenant, state.queue, LANES.index(run.lane))] += 1
-            await asyncio.sleep(0)
+            await rest()
         self._leased[shard.partition] = (time.monotonic(), counted)
         return counted
 
@@ -270,17 +303,13 @@ class _Row(msgspec.Struct):
     leased: int | None = 0
     oldest_due_at_ms: int | None = None
 
-    def add(self, shard: Shard, line: ReadyLine, ready: int, leased: int | None, now_ms: int | None) -> None:
+    def add(self, shard: Shard, line: ReadyLine, ready: int, leased: int | None) -> None:
         """Add one partition's."""
         self.ready += ready
         self.leased = None if leased is None or self.leased is None else self.leased + leased
         oldest = shard.store.ready_line(line, _ALL_DUE_MS, 1)
         if oldest:
             self.oldest_due_at_ms = min(self.oldest_due_at_ms or _ALL_DUE_MS, oldest[0].due_at_ms)
-        if now_ms is not None:
-            after = ReadyKey(*line, now_ms + 1, "", "")
-            later = len(shard.store.ready_line(line, _ALL_DUE_MS, COUNTED_MAX, after)) if ready else 0
-            self.retrying = (self.retrying or 0) + later
 
 
 class _Wanted(NamedTuple):
@@ -302,11 +331,25 @@ class _Wanted(NamedTuple):
         return self.filter.matches_definition(job.definition)
 
 
-async def _page(shard: Shard, after: str | None, limit: int, wanted: _Wanted) -> dict[str, object] | None:
+async def _retrying(shard: Shard, line: ReadyLine, now_ms: int, rest: _Rest) -> int:
+    """Count the runs of a line that are not due yet, COUNTED_MAX at most."""
+    counted = 0
+    after = ReadyKey(*line, now_ms + 1, "", "")
+    while counted < COUNTED_MAX and shard.active:
+        keys = shard.store.ready_line(line, _ALL_DUE_MS, min(RUNS_SLICE, COUNTED_MAX - counted), after)
+        counted += len(keys)
+        if len(keys) < RUNS_SLICE:
+            break
+        after = keys[-1]
+        await rest()
+    return counted
+
+
+async def _page(shard: Shard, after: str | None, limit: int, wanted: _Wanted, rest: _Rest) -> dict[str, object] | None:
     """Give a page; None if the partition was given up meanwhile. Nothing is put into the shard's cache."""
     found: list[dict[str, object]] = []
     unreadable: list[str] = []
-    looked = 0
+    looked = size_bytes = 0
     while looked < SCAN_MAX:
         if not shard.active:
             return None
@@ -317,24 +360,21 @@ async def _page(shard: Shard, after: str | None, limit: int, wanted: _Wanted) ->
             looked += 1
             try:
                 state = decode_state(state_bytes)
-                definition = _definition(shard, job_id) if wanted.state(state) else None
+                stored = shard.store.definition(job_id) if wanted.state(state) else None
+                definition = None if stored is None else decode_accepted_definition(stored)
             except (Undecodable, ValueError):
                 unreadable.append(job_id)
                 continue
             job = Job(state, definition)
             if wanted.state(state) and wanted.job(job):
                 found.append(_job_view(shard, job))
-            if len(found) == limit:
+                size_bytes += len(state_bytes) + len(stored or b"")
+            if len(found) == limit or size_bytes >= PAGE_BYTES_MAX:
                 return {"jobs": found, "next": after, "unreadable": unreadable}
         if len(page) < size:
             return {"jobs": found, "next": None, "unreadable": unreadable}
-        await asyncio.sleep(0)
+        await rest()
     return {"jobs": found, "next": after, "unreadable": unreadable}
-
-
-def _definition(shard: Shard, job_id: str) -> Definition | None:
-    data = shard.store.definition(job_id)
-    return None if data is None else decode_accepted_definition(data)
 
 
 def _state_or_none(state_bytes: bytes) -> JobState | None:
@@ -361,6 +401,12 @@ def _missing() -> web.Response:
 
 def _unreadable() -> web.Response:
     return _json({"detail": "the job's state cannot be read; the log of this process has the reason"}, status=422)
+
+
+def _busy() -> web.Response:
+    answer = _json({"detail": "too many questions wait already; ask again in a second"}, status=503)
+    answer.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return answer
 
 
 def _not_owner() -> web.Response:

@@ -142,7 +142,8 @@ async def test_questions_go_to_the_owner_of_the_partition(api: Api) -> None:
             "/q/queues": {"partitions": [0], "queues": [{"tenant": "t", "queue": "q", "lane": 2, "ready": 3}]},
         }
         body = bodies.get(request.path)
-        status = 421 if request.path == "/q/jobs/moved" else 404 if body is None else 200
+        told = {"/q/jobs/moved": 421, "/q/jobs/busy": 503}
+        status = told.get(request.path, 404 if body is None else 200)
         return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
 
     app = web.Application()
@@ -164,6 +165,9 @@ async def test_questions_go_to_the_owner_of_the_partition(api: Api) -> None:
         assert await queries.job("none") is None
         with pytest.raises(Problem, match="No scheduler answers"):
             await queries.job("moved")
+        with pytest.raises(Problem, match="Ask again in a second") as busy:
+            await queries.job("busy")
+        assert (busy.value.code, busy.value.status, busy.value.headers) == ("overloaded", 503, {"Retry-After": "1"})
         page = await queries.page(2, "a", 9, JobFilter(tenant="t", queue="q"))
         assert ([(one.state, one.definition) for one in page.jobs], page.next_after) == (
             [(job.state, job.definition)],

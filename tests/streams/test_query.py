@@ -13,6 +13,7 @@ import pytest_asyncio
 from prometheus_client import CollectorRegistry, Counter
 
 import streams.query
+import streams.query_turns
 from schemas.codec import Undecodable
 from schemas.partition import partition_for
 from streams.core.envelopes import Demand, QueueDemand
@@ -146,6 +147,46 @@ async def test_waiting_runs_are_counted_by_line(service: Service) -> None:
     assert [(row["tenant"], row["retrying"]) for row in body["queues"]] == [("b", 0)]
     _, body = await service.get("/q/queues", tenant="b", now_ms=due - 1)
     assert [row["retrying"] for row in body["queues"]] == [15]
+
+
+async def test_retries_are_counted_a_slice_at_a_time(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    due = service.rig.now_ms
+    for size, most in ((1, 100), (4, 100), (15, 100), (16, 100), (4, 7)):
+        monkeypatch.setattr(streams.query, "RUNS_SLICE", size)
+        monkeypatch.setattr(streams.query, "COUNTED_MAX", most)
+        _, body = await service.get("/q/queues", tenant="b", now_ms=due - 1)
+        assert [row["retrying"] for row in body["queues"]] == [min(15, most)]
+
+
+async def test_a_page_of_large_jobs_is_short_and_goes_on_behind_them(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer is written in one go; 200 jobs of 64 KB would take the loop for longer than a commit."""
+    _, body = await service.get("/q/jobs", partition=0, limit=1)
+    size = len(service.rig.shard.store.jobs(None, 1)[0][1]) + len(service.rig.shard.store.definition(OWN[0]))
+    monkeypatch.setattr(streams.query, "PAGE_BYTES_MAX", 3 * size)
+    pages: list[list[str]] = []
+    query: dict[str, Any] = {"partition": 0}
+    while True:
+        _, body = await service.get("/q/jobs", **query)
+        pages.append([job["state"]["job_id"] for job in body["jobs"]])
+        if body["next"] is None:
+            break
+        query["after"] = body["next"]
+    assert [name for page in pages for name in page] == sorted(OWN)
+    assert {len(page) for page in pages[:-1]} <= {3, 4}  # ids and tenants differ by a byte
+
+
+async def test_whoever_comes_when_too_many_wait_hears_when_to_come_again(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams.query_turns, "WAITING_MAX", 0)
+    for path, query in (("/q/jobs", {"partition": 0}), ("/q/queues", {})):
+        async with service.session.get(service.url + path, params=query) as answer:
+            assert answer.status == 503
+            assert answer.headers["Retry-After"] == "1"
+            assert "ask again in a second" in (await answer.json())["detail"]
+    assert (await service.get(f"/q/jobs/{OWN[0]}"))[0] == 200  # a single job needs no turn
 
 
 async def test_a_partition_with_too_many_jobs_does_not_count_its_leases(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streams.core.envelopes import OwnerView
 
 KEYS_PER_TENANT_MAX: Final = 1_000
-"""With a limit. Each owner counts every one of them about each second, in each of its partitions."""
+"""With a limit. Every process keeps those of all tenants in memory."""
 
 UNITS_MAX: Final = 1_000_000_000
 """Far above what one cluster runs."""

@@ -9,22 +9,26 @@ wait. A share falls at once, and grows only when all others have had the time to
 begin to wait. A process without others has all of it. Runs of a key may have a weight; then what is divided is whole
 lots of the largest weight that waits anywhere, or no process might ever have room for such a run.
 
+There may be many more limits than there is work that meets them: what is done each turn or each second goes over what
+runs and waits, or over what is asked, never over all limits.
+
 Pure: time comes in as an argument.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from schemas.codec import Undecodable, decode
 from streams.core.envelopes import KeyRunning, QueueRunning, TenantPending
 from streams.demand import DemandTable
 from streams.offer_book import LANES
 from streams.store.interface import ReadyLine
+from streams.store.tallies import key_name, leased_key, pending_key, units_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streams.core.envelopes import OwnerView
     from streams.offer_book import OfferBook
@@ -52,8 +56,7 @@ KEY_PREFIX: Final = "concurrency|"
 
 _KINDS: Final[tuple[tuple[str, Literal["queue", "key"]], ...]] = ((QUEUE_PREFIX, "queue"), (KEY_PREFIX, "key"))
 
-_ALL_DUE_MS: Final = 2**62
-"""Later than any due time."""
+_V = TypeVar("_V")
 
 _Queue = tuple[str, str]
 """(tenant, queue)."""
@@ -91,6 +94,14 @@ class Limits:
         """The transactional id of this process, by which others know it."""
         self._pending_max: dict[str, int] = {}
         self._running_max: dict[Group, int] = {}
+        self._capped: dict[bytes, str] = {}
+        """Key in the tallies to the tenant that has a cap."""
+        self._bounded: dict[bytes, Group] = {}
+        """Key in the tallies to the group that has a bound."""
+        self._bounded_lines: dict[bytes, Group] = {}
+        """Encoded lines of the queues that have a bound."""
+        self._bounded_keys: dict[bytes, Group] = {}
+        """Concurrency keys that have a bound, as the tallies name them."""
         self._views: dict[int, OwnerView] = {}
         self._pending: dict[str, dict[int, int]] = {}
         """Tenant to partition to what its owner said last."""
@@ -100,6 +111,8 @@ class Limits:
         self._books: Sequence[OfferBook] = ()
         self._now_ms = 0.0
         self._wall_ms = 0
+        self._alone: bool | None = None
+        """Whether there is no other process; None: not looked at since the turn began or an owner spoke."""
         self._rooms: dict[str, int] = {}
         self._running_rooms: dict[Group, int] = {}
         self._offer_rooms: dict[Group, int] = {}
@@ -112,12 +125,26 @@ class Limits:
     def heard_config(self, key: str, value: bytes | None) -> None:
         """Follow a record of topic `config`. One that cannot be read changes nothing."""
         if key.startswith(TENANT_PREFIX):
-            self._set(self._pending_max, key.removeprefix(TENANT_PREFIX), value, "pending_max")
+            tenant = key.removeprefix(TENANT_PREFIX)
+            self._set(self._pending_max, tenant, value, "pending_max")
+            _keep(self._capped, pending_key(tenant), tenant, kept=tenant in self._pending_max)
             return
         for prefix, kind in _KINDS:
             if key.startswith(prefix):
                 tenant, _, name = key.removeprefix(prefix).partition("|")
-                self._set(self._running_max, Group(kind, tenant, name), value, "running_max")
+                group = Group(kind, tenant, name)
+                self._set(self._running_max, group, value, "running_max")
+                self._find_by_tallies(group, kept=group in self._running_max)
+
+    def _find_by_tallies(self, group: Group, *, kept: bool) -> None:
+        """Let what stores count lead to a group, as long as it has a bound."""
+        kind, tenant, name = group
+        _keep(self._bounded, _tally_key(group), group, kept=kept)
+        if kind == "key":
+            _keep(self._bounded_keys, key_name(tenant, name), group, kept=kept)
+            return
+        for lane in range(len(LANES)):
+            _keep(self._bounded_lines, ReadyLine(tenant, name, lane).encode(), group, kept=kept)
 
     @staticmethod
     def _set(limits: dict[Any, int], name: str | Group, value: bytes | None, field: str) -> None:
@@ -132,6 +159,7 @@ class Limits:
 
     def heard_owner(self, partition: int, view: OwnerView | None) -> None:
         """Follow a record of topic `owners`."""
+        self._alone = None
         before = self._views.pop(partition, None)
         if before is not None:
             for tenant in before.pending:
@@ -160,22 +188,24 @@ class Limits:
         return word
 
     def _word(self, store: Store) -> Word:
+        totals = store.tallies.totals
         pending = [
-            TenantPending(tenant=tenant, pending=count)
-            for tenant in self._pending_max
-            if (count := store.tallies.pending(tenant))
+            TenantPending(tenant=self._capped[key], pending=totals[key]) for key in totals.keys() & self._capped.keys()
         ]
+        counts = {self._bounded[key]: totals[key] for key in totals.keys() & self._bounded.keys()}
         running: list[QueueRunning] = []
         keys: list[KeyRunning] = []
-        for group in self._running_max:
-            count, weight = _running(store, group), self._waiting.get(group, 0)
-            if not count and not weight:
-                continue
+        for group in counts.keys() | self._waiting.keys():
+            count, weight = counts.get(group, 0), self._waiting.get(group, 0)
             kind, tenant, name = group
             if kind == "queue":
                 running.append(QueueRunning(tenant=tenant, queue=name, running=count, waiting=weight > 0))
             else:
                 keys.append(KeyRunning(tenant=tenant, key=name, units=count, weight=weight))
+        # In an order of their own, or the same word might look like another one.
+        pending.sort(key=lambda told: told.tenant)
+        running.sort(key=lambda told: (told.tenant, told.queue))
+        keys.sort(key=lambda told: (told.tenant, told.key))
         if max(len(pending), len(running)) > TOLD_MAX or len(keys) > KEYS_TOLD_MAX:
             pending = sorted(pending, key=lambda told: -told.pending)[:TOLD_MAX]
             running = sorted(running, key=lambda told: -told.running)[:TOLD_MAX]
@@ -189,6 +219,7 @@ class Limits:
     ) -> None:
         """Count anew: what the last turn took stands in the stores by now, or was rolled back."""
         self._stores, self._now_ms, self._wall_ms, self._books = stores, now_ms, wall_ms, books
+        self._alone = None
         self._rooms.clear()
         self._running_rooms.clear()
         self._offer_rooms.clear()
@@ -196,14 +227,20 @@ class Limits:
     def note_waiting(self) -> None:
         """Notice of which bounded groups runs wait here; called each TELL_EVERY_MS."""
         self._waiting = {}
-        for group, bound in self._running_max.items():
-            weight = max((_waits(store, group, bound) for store in self._stores.values()), default=0)
-            if weight:
-                self._waiting[group] = weight
-        for group in self._shares.keys() - self._running_max.keys():
+        for store in self._stores.values():
+            for line in store.lines_among(self._bounded_lines):
+                self._waiting[self._bounded_lines[line]] = 1
+            for name in store.tallies.waiting_among(self._bounded_keys):
+                group = self._bounded_keys[name]
+                # What is above the bound never starts.
+                weight = store.tallies.waiting_weight(group.tenant, group.name, self._running_max[group])
+                if weight:
+                    self._waiting[group] = max(weight, self._waiting.get(group, 0))
+        # Where nothing waits, this process has no share; one that runs begin to wait for again grows from nothing.
+        for group in self._shares.keys() - self._waiting.keys():
             del self._shares[group]
         self._running_rooms.clear()
-        for group in self._running_max:
+        for group in self._waiting:
             self._running_room(group)
 
     def admits(self, tenant: str) -> bool:
@@ -270,7 +307,8 @@ class Limits:
 
     def _count_running_room(self, group: Group) -> int:
         """Give the lesser of what all leave free and what this process's share leaves."""
-        own = sum(_running(store, group) for store in self._stores.values())
+        tally_key = _tally_key(group)
+        own = sum(store.tallies.totals.get(tally_key, 0) for store in self._stores.values())
         elsewhere: dict[str, int] = {}
         waiting = {self.own_name}
         lot = max(1, self._waiting.get(group, 0))
@@ -286,7 +324,7 @@ class Limits:
         if share is None:
             share = self._shares[group] = _Trough()
         to_share = bound - sum(count for name, count in elsewhere.items() if name not in waiting)
-        if self._alone():
+        if self._is_alone():
             share.set(to_share, self._now_ms)
             return max(0, bound - own - sum(elsewhere.values()))
         shares = self._divided(to_share, sorted(waiting), lot)
@@ -297,8 +335,12 @@ class Limits:
         )
         return max(0, min(bound - own - taken, share.at(self._now_ms) - own))
 
-    def _alone(self) -> bool:
-        return all(p in self._stores or view.transactional_id == self.own_name for p, view in self._views.items())
+    def _is_alone(self) -> bool:
+        if self._alone is None:
+            self._alone = all(
+                p in self._stores or view.transactional_id == self.own_name for p, view in self._views.items()
+            )
+        return self._alone
 
     def _divided(self, total: int, names: list[str], lot: int) -> dict[str, int]:
         """Give the part of each process; lots that are left over, and what is less than a lot, go round."""
@@ -313,8 +355,10 @@ class Limits:
 
     def within(self, demand: DemandTable) -> DemandTable:
         """Give the demand without queues of which no more runs may start here."""
-        bounded = [group for group in self._running_max if group.kind == "queue"]
-        full = {(group.tenant, group.name) for group in bounded if self._running_room(group) <= 0}
+        if not self._running_max:
+            return demand
+        wanted = [(queue, Group("queue", *queue)) for queue in demand.queues()]
+        full = {queue for queue, group in wanted if group in self._running_max and self._running_room(group) <= 0}
         return Narrowed(demand, full) if full else demand
 
 
@@ -372,16 +416,14 @@ def _said(view: OwnerView) -> Iterator[tuple[Group, Said]]:
         yield Group("key", key.tenant, key.key), Said(key.units, key.weight)
 
 
-def _running(store: Store, group: Group) -> int:
-    """Give what the leased runs of a group take."""
+def _tally_key(group: Group) -> bytes:
+    """Give where the tallies have what the leased runs of a group take."""
     kind, tenant, name = group
-    return store.tallies.leased(tenant, name) if kind == "queue" else store.tallies.units(tenant, name)
+    return leased_key(tenant, name) if kind == "queue" else units_key(tenant, name)
 
 
-def _waits(store: Store, group: Group, bound: int) -> int:
-    """Give the largest weight of a run of a group that waits; 0: none does. What is above the bound never starts."""
-    kind, tenant, name = group
-    if kind == "key":
-        return store.tallies.waiting_weight(tenant, name, bound)
-    lines: Iterable[ReadyLine] = (ReadyLine(tenant, name, lane) for lane in range(len(LANES)))
-    return int(any(store.ready_line(line, _ALL_DUE_MS, 1) for line in lines))
+def _keep(places: dict[bytes, _V], key: bytes, value: _V, *, kept: bool) -> None:
+    if kept:
+        places[key] = value
+    else:
+        places.pop(key, None)

@@ -26,6 +26,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from streams.store.tallies import Tallies
 
@@ -443,6 +444,10 @@ class Store(Protocol):
 
     def ready_counts(self) -> dict[ReadyLine, int]:
         """Give the number of waiting runs of every line that has any."""
+        ...
+
+    def lines_among(self, lines: Mapping[bytes, object]) -> AbstractSet[bytes]:
+        """Give those of these encoded lines in which runs wait; costs the smaller of both."""
         ...
 
     @property

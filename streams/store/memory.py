@@ -27,6 +27,7 @@ from streams.store.tallies import Tallies, tally
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
 
 class MemoryStore:
@@ -173,6 +174,11 @@ class MemoryStore:
         for _, key in self._ready:
             counts[key.line] = counts.get(key.line, 0) + 1
         return counts
+
+    def lines_among(self, lines: Mapping[bytes, object]) -> AbstractSet[bytes]:
+        """See Store."""
+        self._check_open()
+        return {line.encode() for line in self.ready_counts()} & lines.keys() if lines else set()
 
     @property
     def tallies(self) -> Tallies:

@@ -77,6 +77,7 @@ from streams.store.tallies import Tallies, tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
 BLOCK_CACHE_BYTES: Final = 8 << 20
@@ -696,6 +697,10 @@ class RocksStore:
             tenant, queue, lane = line.split(b"\0", 2)
             counts[ReadyLine(tenant.decode(), queue.decode(), lane[0])] = count
         return counts
+
+    def lines_among(self, lines: Mapping[bytes, object]) -> AbstractSet[bytes]:
+        """See Store."""
+        return self._lines.counts.keys() & lines.keys()
 
     @property
     def tallies(self) -> Tallies:

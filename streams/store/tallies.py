@@ -10,12 +10,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
     from streams.store.interface import Counted
 
 _PENDING: Final = b"p"
 _LEASED: Final = b"l"
 _UNITS: Final = b"u"
 _WAITING: Final = b"w"
+
+
+def pending_key(tenant: str) -> bytes:
+    """Give where the totals have what is pending of a tenant."""
+    return _PENDING + tenant.encode()
+
+
+def leased_key(tenant: str, queue: str) -> bytes:
+    """Give where the totals have what workers hold of a queue."""
+    return _LEASED + f"{tenant}\0{queue}".encode()
+
+
+def units_key(tenant: str, concurrency_key: str) -> bytes:
+    """Give where the totals have what workers hold of a concurrency key."""
+    return _UNITS + key_name(tenant, concurrency_key)
+
+
+def key_name(tenant: str, concurrency_key: str) -> bytes:
+    """Give the name of a concurrency key among all tenants."""
+    return f"{tenant}\0{concurrency_key}".encode()
 
 
 class Tallies:
@@ -30,20 +53,24 @@ class Tallies:
 
     def pending(self, tenant: str) -> int:
         """Give how much of a tenant is pending."""
-        return self.totals.get(_PENDING + tenant.encode(), 0)
+        return self.totals.get(pending_key(tenant), 0)
 
     def leased(self, tenant: str, queue: str) -> int:
         """Give how many runs of a queue workers hold."""
-        return self.totals.get(_LEASED + f"{tenant}\0{queue}".encode(), 0)
+        return self.totals.get(leased_key(tenant, queue), 0)
 
     def units(self, tenant: str, concurrency_key: str) -> int:
         """Give how many units of a concurrency key the runs take that workers hold."""
-        return self.totals.get(_UNITS + f"{tenant}\0{concurrency_key}".encode(), 0)
+        return self.totals.get(units_key(tenant, concurrency_key), 0)
 
     def waiting_weight(self, tenant: str, concurrency_key: str, weight_max: int) -> int:
         """Give the largest weight up to a bound of a run of a concurrency key that waits; 0 where none waits."""
-        weights = self._weights.get(f"{tenant}\0{concurrency_key}".encode(), ())
+        weights = self._weights.get(key_name(tenant, concurrency_key), ())
         return max((weight for weight in weights if weight <= weight_max), default=0)
+
+    def waiting_among(self, names: Mapping[bytes, object]) -> AbstractSet[bytes]:
+        """Give those of these concurrency keys (see `key_name`) of which runs wait; costs the smaller of both."""
+        return self._weights.keys() & names.keys()
 
     def add(self, deltas: dict[bytes, int]) -> None:
         """Follow one batch, as `tally` gathered it."""

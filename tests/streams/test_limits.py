@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -169,6 +170,110 @@ def test_the_running_totals_are_a_full_recount_at_every_commit_and_after_a_take_
     assert successor.tallies.totals == store.tallies.totals
     assert_weights_follow(successor)
     assert {key[:1] for key in counted} == {b"p", b"l", b"u", b"w"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_told_is_a_full_recount_of_what_has_a_limit(
+    make_rig: Any, make_job: Any, store: Store, seed: int
+) -> None:
+    """Limits come and go while runs wait, run and end; nothing is told of what has none."""
+    rig = make_rig(store=store)
+    work, rng = Scramble(rig, make_job, seed), random.Random(seed)  # noqa: S311 - no secret
+    limits = Limits()
+    caps: dict[str, int] = {}
+    queues: dict[tuple[str, str], int] = {}
+    keys: dict[tuple[str, str], int] = {}
+    told: set[str] = set()
+    for _ in range(200):
+        work.step()
+        work.turn()
+        tenant, name, limit = rng.choice(TENANTS), rng.choice("qrkl"), rng.choice((None, 0, 2, 9))
+        _put(caps, tenant, limit)
+        cap(limits, tenant, limit)
+        if name in "qr":
+            _put(queues, (tenant, name), limit)
+            bound(limits, name, limit, tenant)
+        else:
+            _put(keys, (tenant, name), limit)
+            bound_key(limits, name, limit, tenant)
+        limits.begin_turn({0: store}, 0, 0)
+        limits.note_waiting()
+        word = limits.word(0, store)
+        states = [decode_state(state) for _, state in store.jobs(None, 100)]
+        totals = recounted([state for _, state in store.jobs(None, 100)])
+        assert {one.tenant: one.pending for one in word.pending} == {
+            tenant: totals[f"p{tenant}".encode()] for tenant in caps if f"p{tenant}".encode() in totals
+        }
+        said = {(one.tenant, one.queue): (one.running, one.waiting) for one in word.running}
+        expected = {}
+        for tenant, queue in queues:
+            waits = any(ready_runs(state) for state in states if (state.tenant, state.queue) == (tenant, queue))
+            if (leased := totals.get(f"l{tenant}\0{queue}".encode(), 0)) or waits:
+                expected[tenant, queue] = (leased, waits)
+        assert said == expected
+        told.update(f"queue {leased > 0} {waits}" for leased, waits in said.values())
+        units_said = {(one.tenant, one.key): (one.units, one.weight) for one in word.keys}
+        of_key = {}
+        for (tenant, key), at_most in keys.items():
+            weight = store.tallies.waiting_weight(tenant, key, at_most)
+            if (units := totals.get(f"u{tenant}\0{key}".encode(), 0)) or weight:
+                of_key[tenant, key] = (units, weight)
+        assert units_said == of_key
+        told.update(f"key {units > 0} {weight > 0}" for units, weight in units_said.values())
+    assert told >= {f"{kind} {one}" for kind in ("queue", "key") for one in ("True False", "False True")}
+
+
+TENANTS = tuple(f"t{number}" for number in range(6))
+
+
+def _put(limits: dict[Any, int], name: Any, limit: int | None) -> None:
+    if limit is None:
+        limits.pop(name, None)
+    else:
+        limits[name] = limit
+
+
+def test_what_limits_cost_depends_on_what_they_meet_and_not_on_how_many_there_are(store: Store) -> None:
+    """A scheduler has 16 partitions, and looks at the limits some hundred times a second."""
+    demand = DemandTable()
+    demand.update(_said(("q", 1), ("r", 1)), 0)
+    ready = (ReadyKey("a", "q", 1, 0, "r1", "j", "k", 1), ReadyKey("a", "q", 1, 0, "r2", "j", "k", 1))
+    fields: dict[str, Any] = {"tenant": "a", "queue": "q", "concurrency_key": "k", "weight": 1}
+    change = LedgerChange("j", state=b"", pending=2, leased=1, ready=ready, **fields)
+    store.apply([change], ledger_offset=1, now_ms=0)
+    calls = []
+    for count in (1, 400):
+        limits = Limits()
+        for number in range(count):
+            cap(limits, f"a{number or ''}", 5)
+            bound(limits, f"q{number or ''}", 5)
+            bound_key(limits, f"k{number or ''}", 5)
+        limits.heard_owner(1, view(1))
+        limits.begin_turn({0: store}, 0, 0)
+        limits.note_waiting()
+        calls.append(_calls_of(limits, demand, store))
+        word = limits.word(0, store)
+        assert ([one.queue for one in word.running], [one.key for one in word.keys]) == (["q"], ["k"])
+    assert calls[0] == calls[1]
+
+
+def _calls_of(limits: Limits, demand: DemandTable, store: Store) -> int:
+    """Count the calls, in Python and in C, of what is done each turn and each second."""
+    calls = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        limits.begin_turn({0: store}, 0, 0)
+        limits.note_waiting()
+        limits.has_news(0, store)
+        limits.within(demand)
+    finally:
+        sys.setprofile(None)
+    return calls
 
 
 def assert_weights_follow(store: Store) -> None:

@@ -17,6 +17,7 @@ import msgspec
 from api.dispatch.demand import DemandBook, QueueKey
 from api.dispatch.kept_answers import AnswerKey, KeptAnswers
 from api.dispatch.ready_lists import ReadyQueue
+from api.dispatch.request_life import RequestLife
 from api.dispatch.token_bucket import TokenBucket
 from api.dispatch.waiters import PROMPT_MS, Poll, QueueWaiters, Worker
 from streams.core.commands import AnyCommand, Grant, LeaseRun, Release, Reply
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from api.dispatch.clock import BrokerClock, Clock
     from api.dispatch.request_ids import RequestIds
     from streams.core.envelopes import Offers
-
-REQUEST_TTL_MS: Final = 2_000
-"""`valid_until_ms` is this much past the due time (or now, if that is later): DESIGN section 7, point 3."""
 
 REQUEST_GRACE_MS: Final = 500
 """How much longer a slot stays reserved than `valid_until_ms`: an owner's last grant is still on its way."""
@@ -90,6 +88,8 @@ class _Request(NamedTuple):
     run_id: str
     partition: int
     command: LeaseRun
+    since_ms: int
+    """By the broker's clock: when it was sent, or its run is due if that is later. Answers are late from here."""
 
 
 class LeaseDesk:
@@ -119,6 +119,7 @@ class LeaseDesk:
         """Of queues, and of whole tenants under (tenant, "")."""
         self._requests: dict[str, _Request] = {}
         self._requested_runs: set[str] = set()
+        self._life = RequestLife()
         self._handed: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._calls: dict[AnswerKey, LeasePoll] = {}
         self._unread: dict[AnswerKey, LeasePoll] = {}
@@ -231,6 +232,8 @@ class LeaseDesk:
 
     def on_answer(self, request_id: str, reply: Reply | Grant, log_append_ms: int) -> None:
         """Take one answer to a lease request; `settle` after the last one of a batch."""
+        if (asked := self._requests.get(request_id)) is not None:
+            self._life.heard(log_append_ms - asked.since_ms, self._broker.now_ms())
         if isinstance(reply, Grant):
             early_ms = reply.due_at_ms - log_append_ms
             if early_ms > 0:
@@ -252,6 +255,14 @@ class LeaseDesk:
         for request in [*self._requests.values()]:
             if request.partition == partition and request.command.valid_until_ms > now_ms:
                 self._send(partition, request.command)
+
+    def _unanswered(self, request_ids: Sequence[str]) -> None:
+        """Give up on those that are left of some requests: their owner is gone, or slower than they were to live."""
+        now_ms = self._broker.now_ms()
+        for request_id in request_ids:
+            if (asked := self._requests.get(request_id)) is not None:
+                self._life.heard(now_ms - asked.since_ms, now_ms)
+        self.on_not_sent(request_ids)
 
     def on_not_sent(self, request_ids: Iterable[str]) -> None:
         """Lease requests that never reached the log: their slots are free again."""
@@ -416,11 +427,13 @@ class LeaseDesk:
         request_ids = []
         last_valid_ms = now_ms
         visibility_ms = next(poll.visibility_ms for poll in worker.polls if poll.asking)
+        life_ms = self._life.ms(now_ms)
         for offer, partition in picks:
             request_id = self._ids.next()
             request_ids.append(request_id)
             self._requested_runs.add(offer.run_id)
-            valid_until_ms = max(now_ms, offer.due_at_ms) + REQUEST_TTL_MS
+            since_ms = max(now_ms, offer.due_at_ms)
+            valid_until_ms = since_ms + life_ms
             last_valid_ms = max(last_valid_ms, valid_until_ms)
             command = LeaseRun(
                 job_id=offer.job_id,
@@ -432,10 +445,10 @@ class LeaseDesk:
                 visibility_ms=visibility_ms,
                 valid_until_ms=valid_until_ms,
             )
-            self._requests[request_id] = _Request(key, worker.worker_id, offer.run_id, partition, command)
+            self._requests[request_id] = _Request(key, worker.worker_id, offer.run_id, partition, command, since_ms)
             send = self._send_patiently if offer.due_at_ms - now_ms >= PATIENT_AHEAD_MS else self._send
             send(partition, command)
-        self._alarms.after(last_valid_ms - now_ms + REQUEST_GRACE_MS, partial(self.on_not_sent, request_ids))
+        self._alarms.after(last_valid_ms - now_ms + REQUEST_GRACE_MS, partial(self._unanswered, request_ids))
 
     def _wake_for(self, key: QueueKey, waiters: QueueWaiters[LeasePoll], ready: ReadyQueue, now_ms: int) -> None:
         """Come back when the next run may be asked for, or the tenant's next token is there."""

@@ -14,11 +14,11 @@ from api.dispatch.lease_desk import (
     LINGER_MS,
     PATIENT_AHEAD_MS,
     REQUEST_GRACE_MS,
-    REQUEST_TTL_MS,
     SPREAD_MS,
     SWEEP_MS,
     WAIT_MS_MIN,
 )
+from api.dispatch.request_life import LIFE_MS_MAX, LIFE_MS_MIN
 from api.dispatch.waiters import PATIENCE_MS, PROMPT_MS
 from streams.core.commands import Reply
 
@@ -69,8 +69,41 @@ async def test_a_request_is_valid_for_two_seconds_past_due_or_now(bench: Bench) 
     now_ms = bench.clock.wall_ms()
     bench.offers(bench.offer(1, due_in_ms=-5000), bench.offer(2, due_in_ms=600))
     first, second = await sent_requests(bench)
-    assert first.valid_until_ms == now_ms + REQUEST_TTL_MS
-    assert second.valid_until_ms == now_ms + 600 + REQUEST_TTL_MS
+    assert first.valid_until_ms == now_ms + LIFE_MS_MIN
+    assert second.valid_until_ms == now_ms + 600 + LIFE_MS_MIN
+
+
+@pytest.mark.parametrize("answer", ["stale_offer", "grant", "none"])
+async def test_requests_live_longer_where_owners_are_slow(bench: Bench, answer: str) -> None:
+    """Else an owner that needs 3 s would refuse every request for being late, and grant nothing for ever."""
+    task = poll(bench, max_runs=5, wait_ms=120_000)
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    (request,) = await sent_requests(bench)
+    await bench.advance(1_940)
+    if answer == "grant":
+        bench.grant([request])
+    elif answer == "stale_offer":
+        bench.reply([(request, Reply(code="stale_offer", job_id=request.job_id, run_id=request.run_id))])
+    await bench.advance(600)
+    bench.offers(bench.offer(2))
+    if answer == "grant":
+        assert [grant.run_id for grant in await task] == ["run_job1_x"]
+        task = poll(bench, max_runs=5, wait_ms=120_000)
+    second = (await sent_requests(bench))[-1]
+    life_ms = second.valid_until_ms - bench.clock.wall_ms()
+    assert 5_000 < life_ms < LIFE_MS_MAX
+
+    bench.grant([second])  # at once: what was slow is over, and is forgotten by and by
+    await bench.advance(60_000)
+    assert [grant.run_id for grant in await task] == ["run_job2_x"]
+    task = poll(bench, max_runs=5)
+    await bench.settle()
+    bench.offers(bench.offer(3))
+    third = (await sent_requests(bench))[-1]
+    assert third.job_id == "job3"
+    assert third.valid_until_ms - bench.clock.wall_ms() <= LIFE_MS_MIN
+    task.cancel()
 
 
 async def test_nothing_is_requested_where_nobody_waits(bench: Bench) -> None:
@@ -169,7 +202,7 @@ async def test_a_request_without_an_answer_frees_its_slot_after_its_validity(ben
     await bench.settle()
     bench.offers(bench.offer(1))
     await sent_requests(bench)
-    await bench.advance(REQUEST_TTL_MS + REQUEST_GRACE_MS)
+    await bench.advance(LIFE_MS_MIN + REQUEST_GRACE_MS)
     bench.offers(bench.offer(2))
     assert [r.job_id for r in await sent_requests(bench)] == ["job1", "job2"]
 
@@ -179,7 +212,7 @@ async def test_a_grant_that_comes_after_its_request_was_forgotten_still_reaches_
     await bench.settle()
     bench.offers(bench.offer(1))
     (request,) = await sent_requests(bench)
-    await bench.advance(REQUEST_TTL_MS + REQUEST_GRACE_MS)
+    await bench.advance(LIFE_MS_MIN + REQUEST_GRACE_MS)
     bench.grant([request])
     assert [grant.run_id for grant in await task] == [request.run_id]
 

@@ -2,7 +2,9 @@
 
 A part of the offer book. What waits is ordered by lane, then due time, over all queues whose workers wait: a younger
 run of a key never passes an older one because it is lighter, or a heavy one might wait for ever. A run that is heavier
-than the limit itself can not start and holds up nobody; it is looked at again when the limit rises.
+than the limit itself can not start and holds up nobody; it is looked at again when the limit rises. Lines whose offers
+of a key were not taken come behind the others of the key for a while: who does not take what is offered (a queue whose
+lease rate is used up, say) must not keep the room from those who would.
 
 Pure.
 """
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
     from streams.offer_book import Candidate, Line
+
+    Reluctant = tuple[Line, str]
+    """A line, and a key of which it did not take what was offered."""
 
 KEYS_PER_PASS_MAX: Final = 32
 """Keys looked at in one pass over the offer book, in turns: a look costs some 20 us, and passes come each few
@@ -153,15 +158,20 @@ class KeyWaits:
         if of_key.too_heavy.pop(candidate, None) is None:
             self._discard(of_key, line, candidate)
 
-    def let_go(self, rooms: KeyRooms, queues: Container[tuple[str, str]]) -> Iterator[tuple[Line, Candidate]]:
-        """Give the runs that have room now, in queues whose workers wait, of the keys whose turn it is."""
+    def let_go(
+        self, rooms: KeyRooms, queues: Container[tuple[str, str]], behind: Container[Reluctant] = ()
+    ) -> Iterator[tuple[Line, Candidate]]:
+        """Give the runs that have room now, in queues whose workers wait, of the keys whose turn it is.
+
+        `behind`: what comes after all others of its key.
+        """
         left = MOVED_PER_PASS_MAX
         for _ in range(min(len(self._order), KEYS_PER_PASS_MAX)):
             if not left:
                 return
             name = self._order.popleft()
             of_key = self._keys[name]
-            for place in self._let_go_of(name, of_key, rooms, queues):
+            for place in self._let_go_of(name, of_key, rooms, queues, behind):
                 yield place
                 left -= 1
                 if not left:
@@ -172,7 +182,12 @@ class KeyWaits:
                 del self._keys[name]
 
     def _let_go_of(
-        self, name: Key, of_key: _OfKey, rooms: KeyRooms, queues: Container[tuple[str, str]]
+        self,
+        name: Key,
+        of_key: _OfKey,
+        rooms: KeyRooms,
+        queues: Container[tuple[str, str]],
+        behind: Container[Reluctant],
     ) -> Iterator[tuple[Line, Candidate]]:
         bound = rooms.key_bound(*name)
         if of_key.too_heavy and (bound is None or bound > of_key.bound):
@@ -180,7 +195,7 @@ class KeyWaits:
             for candidate, line in again.items():
                 self._sort_in(of_key, line, candidate, bound)
         room = None if bound is None else rooms.key_room(*name)
-        while (place := _first(of_key, queues)) is not None:
+        while (place := _first(of_key, name[1], queues, behind)) is not None:
             line, candidate = place
             if bound is not None and room is not None:
                 if candidate.weight > bound:  # the limit was lowered
@@ -207,11 +222,16 @@ class KeyWaits:
             del of_key.lines[line]
 
 
-def _first(of_key: _OfKey, queues: Container[tuple[str, str]]) -> tuple[Line, Candidate] | None:
-    """Give the run whose turn it is: the highest lane, then the oldest."""
-    found: tuple[int, Candidate, Line] | None = None
+def _first(
+    of_key: _OfKey, key: str, queues: Container[tuple[str, str]], behind: Container[Reluctant]
+) -> tuple[Line, Candidate] | None:
+    """Give the run whose turn it is: the highest lane, then the oldest, and those of reluctant lines last."""
+    found: tuple[tuple[bool, int, Candidate], Line] | None = None
     for line, heap in of_key.lines.items():
         candidate = heap.first() if (line[0], line[1]) in queues else None
-        if candidate is not None and (found is None or (_LANE_ORDER[line[2]], candidate) < found[:2]):
-            found = (_LANE_ORDER[line[2]], candidate, line)
-    return None if found is None else (found[2], found[1])
+        if candidate is None:
+            continue
+        order = ((line, key) in behind, _LANE_ORDER[line[2]], candidate)
+        if found is None or order < found[0]:
+            found = (order, line)
+    return None if found is None else (found[1], found[0][2])

@@ -46,6 +46,10 @@ OFFERS_PER_PASS_MAX: Final = 4_000
 KEYS_LOOK_MS: Final = 25
 """How soon after a pass a full key is looked at again, if nothing else makes a pass: its room may come with time."""
 
+RELUCTANT_MS: Final = 10_000
+"""How long a line that let an offer of a concurrency key lapse comes behind the others of the key. Each trial keeps
+the key's room for OFFER_TTL_MS, so that others have it for five sixths of the time."""
+
 _UNBOUNDED: Final = Unbounded()
 
 _LONG_AGO: Final = -1e18
@@ -105,8 +109,12 @@ class OfferBook:
         self._lapsed: dict[str, float] = {}
         """Gateway to the monotonic time at which it last let an offer lapse."""
         self._waits = KeyWaits()
-        self._let_go: set[str] = set()
-        """Runs in the heads that need not queue up for their key again."""
+        self._let_go: dict[str, int] = {}
+        """Runs in the heads that need not queue up for their key again, with the pass that let them go."""
+        self._reserved: dict[tuple[str, str], int] = {}
+        """(tenant, key) to units that runs which were let go in this pass, and are not offered yet, are to have."""
+        self._reluctant: dict[tuple[Line, str], float] = {}
+        """(line, key) to the monotonic time at which it last let an offer of that key lapse; in that order."""
         self._units: dict[tuple[str, str], int] = {}
         """(tenant, key) to units of outstanding offers."""
         self._aside_left = 0
@@ -151,6 +159,7 @@ class OfferBook:
         if known is not None and known[1].job_version not in (0, candidate.job_version):
             self._forget_offer(candidate.run_id)  # of a version that nobody can lease any more
         self._waits.remove(candidate.run_id)  # of a version, a line or a key that it no longer has
+        self._let_go.pop(candidate.run_id, None)
         self._candidates[candidate.run_id] = (line, candidate)
         if candidate.run_id not in self._outstanding:
             heapq.heappush(head, candidate)
@@ -168,7 +177,7 @@ class OfferBook:
         """Forget a candidate and its offer: should it come back (released, retried), it is offered at once."""
         self._candidates.pop(run_id, None)
         self._waits.remove(run_id)
-        self._let_go.discard(run_id)
+        self._let_go.pop(run_id, None)
         self._forget_offer(run_id)
 
     def _forget_offer(self, run_id: str) -> None:
@@ -213,7 +222,7 @@ class OfferBook:
         rooms: KeyRooms = _UNBOUNDED,
     ) -> Sequence[Offers]:
         """Return new offers of runs due within the look-ahead: oldest first, lane by lane, rotating over gateways."""
-        self._expire(now_monotonic_ms)
+        self._expire(now_monotonic_ms, rooms)
         self._without_room.clear()
         made: dict[str, list[Offer]] = {}
         left = OFFERS_PER_PASS_MAX
@@ -237,8 +246,12 @@ class OfferBook:
         """Put runs whose key has room now back into their lines."""
         self._look_at_keys_ms = now_ms + KEYS_LOOK_MS
         self._aside_left = MOVED_PER_PASS_MAX
-        for line, candidate in self._waits.let_go(rooms, wanted):
-            self._let_go.add(candidate.run_id)
+        self._reserved.clear()
+        for line, candidate in self._waits.let_go(rooms, wanted, self._reluctant):
+            self._let_go[candidate.run_id] = self._turn
+            if candidate.due_at_ms <= now_ms:
+                name = (line[0], candidate.key)
+                self._reserved[name] = self._reserved.get(name, 0) + candidate.weight
             heapq.heappush(self._heads.setdefault(line, []), candidate)
 
     def _offer_queue(
@@ -277,20 +290,24 @@ class OfferBook:
             current = self._candidates.get(run_id)
             if current != (line, candidate) or run_id in self._outstanding:
                 continue
-            if candidate.key and (run_id in self._waits or self._must_wait(line, candidate, moment.rooms)):
+            if candidate.key and (run_id in self._waits or self._must_wait(line, candidate, moment)):
                 continue
             room -= 1
             yield candidate
 
-    def _must_wait(self, line: Line, candidate: Candidate, rooms: KeyRooms) -> bool:
+    def _must_wait(self, line: Line, candidate: Candidate, moment: _Moment) -> bool:
         """Put a run aside whose key has no room, or behind others of its key that wait."""
-        tenant, key = line[0], candidate.key
-        bound = rooms.key_bound(tenant, key)
-        is_let_go = candidate.run_id in self._let_go
-        self._let_go.discard(candidate.run_id)
+        tenant, key = name = line[0], candidate.key
+        let_go_in = self._let_go.pop(candidate.run_id, None)
+        bound = moment.rooms.key_bound(tenant, key)
         if bound is None:
             return False
-        if candidate.weight <= rooms.key_room(tenant, key) and (is_let_go or not self._waits.queue_up(tenant, key)):
+        room = moment.rooms.key_room(tenant, key)
+        if let_go_in is None:
+            room -= self._reserved.get(name, 0)
+        elif let_go_in == self._turn and candidate.due_at_ms <= moment.now_ms:
+            self._reserved[name] -= candidate.weight  # whether it goes or not
+        if candidate.weight <= room and (let_go_in is not None or not self._waits.queue_up(tenant, key)):
             return False
         self._waits.add(line, candidate, bound)
         self._aside_left -= 1
@@ -313,6 +330,7 @@ class OfferBook:
         if outstanding is None or not outstanding.gateway_id:
             return
         self._release_place(outstanding)
+        self._reluctant.pop((outstanding.line, outstanding.key), None)
         # Kept without a gateway until its age is up: the run is about to be granted, or will be offered again.
         self._outstanding[run_id] = outstanding._replace(gateway_id="")
 
@@ -332,10 +350,15 @@ class OfferBook:
         else:
             self._counts[place] = count - 1
 
-    def _expire(self, now_monotonic_ms: float) -> None:
-        """Put runs whose offer was not taken back into their line, and their gateway behind the others for a while."""
+    def _expire(self, now_monotonic_ms: float, rooms: KeyRooms) -> None:
+        """Put runs whose offer was not taken back into their line, and their gateway behind the others for a while.
+
+        Those of a bounded key go to the others that wait for it, where the oldest has its turn first.
+        """
         for gateway_id in [name for name, at_ms in self._lapsed.items() if now_monotonic_ms - at_ms >= OFFER_TTL_MS]:
             del self._lapsed[gateway_id]
+        while self._reluctant and now_monotonic_ms - next(iter(self._reluctant.values())) >= RELUCTANT_MS:
+            del self._reluctant[next(iter(self._reluctant))]
         while self._by_age and now_monotonic_ms - self._by_age[0].offered_at_ms >= OFFER_TTL_MS:
             aged = self._by_age.popleft()
             current = self._outstanding.get(aged.run_id)
@@ -345,9 +368,18 @@ class OfferBook:
             if current.gateway_id:
                 self._release_place(current)
                 self._lapsed[current.gateway_id] = now_monotonic_ms
+                if current.units:
+                    self._reluctant.pop((current.line, current.key), None)
+                    self._reluctant[current.line, current.key] = now_monotonic_ms
             known = self._candidates.get(aged.run_id)
-            if known is not None:
-                heapq.heappush(self._heads.setdefault(known[0], []), known[1])
+            if known is None or aged.run_id in self._waits:
+                continue
+            line, candidate = known
+            bound = rooms.key_bound(line[0], candidate.key) if candidate.key else None
+            if bound is None:
+                heapq.heappush(self._heads.setdefault(line, []), candidate)
+            else:
+                self._waits.add(line, candidate, bound)
 
 
 def _rotated(items: list[_T], turn: int) -> list[_T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from streams.offer_book import (
     OFFER_TTL_MS,
     OUTSTANDING_BASE,
     OUTSTANDING_PER_SLOT,
+    RELUCTANT_MS,
     Candidate,
     Line,
     OfferBook,
@@ -400,9 +402,9 @@ def test_a_run_that_goes_between_its_turn_and_its_offer_leaves_no_trail_either(
     assert market.offered() == {"g": ["j0", "j1"]}
     market.rooms.used["k"] = 0
     assert market.offered() == {}, "the gateway has no room"
-    assert market.book._let_go == {"run_keyed"}
+    assert [*market.book._let_go] == ["run_keyed"]
     market.book.replace("keyed", ())
-    assert market.book._let_go == set()
+    assert market.book._let_go == {}
 
 
 def test_a_run_too_heavy_for_an_earlier_limit_is_seen_after_another_was_too_heavy_for_a_later_one() -> None:
@@ -466,6 +468,71 @@ def test_a_pass_looks_at_some_full_keys_and_the_next_one_at_others(
     assert market.offered() == {"g": ["jk2", "jk3"]}
     assert market.offered() == {"g": ["jk0", "jk4"]}
     assert market.offered() == {"g": ["jk1"]}
+
+
+LAZY = ("x", "y")
+"""Queues whose gateways take nothing, though workers wait: their lease rate is used up, or 0."""
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_who_does_not_take_what_is_offered_does_not_keep_a_key_from_the_others(seed: int, limit: int) -> None:
+    rng, market = random.Random(seed), Market()  # noqa: S311 - no secret
+    market.rooms.bounds["k"] = limit
+    waiting = {f"{queue}{number}" for queue in (*LAZY, "z") for number in range(6)}
+    for name in rng.sample(sorted(waiting), len(waiting)):
+        lane = rng.choice(LANES)
+        line: Line = ("a", name[0], "high" if name[0] in LAZY else lane)
+        market.candidate(name, rng.randrange(100), line=line, key="k", weight=rng.choice((1, limit)))
+    weights = {name: market.book._candidates[f"run_{name}"][1].weight for name in waiting}
+    for _ in range(6 * 2):
+        for queue in (*LAZY, "z"):
+            market.wants(f"g{queue}", queue=queue, slots=3)
+        for offers in market.made():
+            for name in [offer.job_id for offer in offers.offers]:
+                if name[0] not in LAZY:
+                    waiting.remove(name)
+                    market.granted(name, "k", weights[name])
+        market.rooms.used.clear()  # they are done at once
+        market.now_ms += OFFER_TTL_MS
+    assert [name for name in waiting if name[0] not in LAZY] == []
+
+
+def test_who_did_not_take_what_was_offered_gets_its_turn_again(market: Market) -> None:
+    """Also where the others never cease: it may only have been a moment's want."""
+    market.rooms.bounds["k"] = 1
+    market.candidate("x", 0, line=("a", "x", "normal"), key="k")
+    turns = []
+    for number in range(30):
+        market.candidate(f"y{number}", 1 + number, line=("a", "y", "normal"), key="k")
+        for queue in "xy":
+            market.wants(f"g{queue}", queue=queue)
+        made = [name for names in market.offered().values() for name in names]
+        turns += [(market.now_ms, name) for name in made if name == "x"]
+        for name in made:
+            if name != "x":
+                market.granted(name, "k")
+                market.rooms.used.clear()
+        market.now_ms += 1_000
+    gaps = [later[0] - earlier[0] for earlier, later in itertools.pairwise(turns)]
+    assert gaps
+    assert max(gaps) <= RELUCTANT_MS + OFFER_TTL_MS + 1_000
+
+
+def test_a_run_whose_turn_it_is_has_the_room_before_a_younger_one_that_is_met_first(market: Market) -> None:
+    """Whatever queue a pass begins with."""
+    market.rooms.bounds["k"] = 1
+    for first, second in (("x", "y"), ("y", "x")) * 3:
+        market.rooms.used["k"] = 1
+        market.candidate("old", 0, line=("a", first, "normal"), key="k")
+        for queue in "xy":
+            market.wants(f"g{queue}", queue=queue)
+        assert market.offered() == {}
+        market.rooms.used.clear()
+        market.candidate("young", 1, line=("a", second, "normal"), key="k")
+        assert market.offered() == {f"g{first}": ["old"]}
+        for name in ("old", "young"):
+            market.book.replace(name, ())
 
 
 class Scramble:
@@ -571,4 +638,4 @@ def test_no_more_of_a_key_is_offered_than_may_start_and_everything_is_in_the_end
     lines: list[Line] = [("a", queue, lane) for queue in "qr" for lane in LANES]
     assert [book._waits.of_line(line) for line in lines] == [0] * 6
     assert [book.units_offered("a", key) for key in "kl"] == [0, 0]
-    assert (book._let_go, book._waits._where) == (set(), {})
+    assert (book._let_go, book._waits._where) == ({}, {})

@@ -889,7 +889,8 @@ class Shard:
             )
             for key in header.ready
         ]
-        if coming is not None and job.definition is not None:
+        # What the open-run bound holds back could not be leased: it is offered once a run has ended.
+        if coming is not None and job.definition is not None and len(state.open) < self._settings.open_runs_max:
             run_id, at_ms = coming
             if at_ms - self._settings.lookahead_ms <= self._now_ms:
                 line = (state.tenant, state.queue, job.definition.lane)

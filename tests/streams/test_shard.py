@@ -15,6 +15,7 @@ import streams.shard
 from schemas.partition import partition_for
 from streams.core.commands import CancelRun, Complete, Define, Fail, Heartbeat, Release, Trigger
 from streams.core.identity import run_id_at
+from streams.core.time import IntervalSpec
 from streams.core.wire import encode_definition
 from streams.shard import DEAD_LETTER_KEY_BYTES_MAX, DEAD_LETTERS_MAX, QUARANTINE_RETRY_MS, TIMERS_AT_ONCE
 from streams.store.interface import StoreCorruptError
@@ -458,6 +459,38 @@ def test_a_flood_of_one_tenant_delays_nobody_else(make_rig: Any, make_job: Any) 
     assert len(batch.after) == 100
     rig.run()
     assert rig.names().count("RunOpened") == 1_001
+
+
+@pytest.mark.parametrize("overlap", ["allow", "queue"])
+def test_what_the_open_run_bound_holds_back_is_not_offered_until_a_run_has_ended(
+    make_rig: Any, make_job: Any, overlap: str
+) -> None:
+    """It would be refused, and offered again at once, as long as workers wait: a commit each time, for nothing."""
+    rig = make_rig(open_runs_max=2)
+    rig.define(make_job("a", overlap=overlap, schedule=IntervalSpec(every_ms=1_000, anchor_ms=0)))
+    rig.run()
+    for _ in range(6):
+        rig.advance(1_000)
+        rig.run()
+    for _ in range(5):
+        rig.want()
+        open_runs = {run.run_id for run in rig.shard.job("a").state.open}
+        assert len(open_runs) == 2
+        assert set(rig.offered()) <= open_runs
+        rig.advance(3_000)
+    run = rig.shard.job("a").state.open[0]
+    request = msgspec.structs.replace(rig.lease("a", rig.now_ms), run_id=run.run_id)
+    rig.send(request)
+    rig.run()
+    token = rig.grant(request.request_id).lease_token
+    rig.send(Complete(job_id="a", request_id=rig.request(), run_id=run.run_id, lease_token=token))
+    rig.run()
+    rig.want()
+    rig.advance(3_000)
+    opened = {one.run_id for one in rig.shard.job("a").state.open} - open_runs
+    assert len(opened) == 1
+    if overlap == "allow":
+        assert opened & set(rig.offered())
 
 
 def test_with_a_lower_bound_of_open_runs_a_full_job_does_not_wake_itself(make_rig: Any, make_job: Any) -> None:

@@ -92,6 +92,7 @@ def totals(results: Sequence[Result]) -> str:
         "lost and early": f"jobs lost {sum(r.jobs_lost for r in results)}, runs lost "
         f"{sum(r.runs_lost for r in results)}, early {sum(r.early for r in results)}",
         "calls given up": str(sum(result.calls_given_up for result in results)),
+        "not bitten or not healed in time": "; ".join(line for r in results for line in r.unhealed) or "0",
         "jobs quarantined": str(sum(result.quarantined for result in results)),
         "stale transactions refused": str(sum(result.stale_refused for result in results)),
         "records that stayed hidden": str(sum(result.hidden for result in results)),

@@ -45,6 +45,7 @@ from tests.chaos.harness.results import append, measure, versions
 from tests.chaos.harness.verdict import judge
 
 if TYPE_CHECKING:
+    from tests.chaos.harness.cluster import Scheduler
     from tests.chaos.harness.results import Result
     from tests.chaos.harness.verdict import Verdict
 
@@ -52,6 +53,9 @@ CALM_S: Final = 3.0
 """Between two faults, so that their figures stay apart."""
 
 HEAL_S: Final = 15.0
+
+UNHEALED_MAX: Final = 3
+"""A run in which so many faults did not bite, or did not heal in time, ends and is judged."""
 
 
 def say(line: str) -> None:
@@ -120,8 +124,15 @@ def campaign(broker: Broker, root: Path, chosen: argparse.Namespace) -> int:
         kinds = [kind for kind in faults.kinds if not chosen.kinds or kind in chosen.kinds.split(",")]
         deck = Deck(kinds, rng)
         ends = time.monotonic() + chosen.seconds
-        while time.monotonic() < ends:
-            faults.kinds[deck.draw()]()
+        unhealed: list[str] = []
+        while time.monotonic() < ends and len(unhealed) < UNHEALED_MAX:
+            kind = deck.draw()
+            try:
+                faults.kinds[kind]()
+            except AssertionError as error:  # what happened until now is judged all the same
+                unhealed.append(f"{kind}: {str(error).partition(chr(10))[0]}")
+                say(f"NOT HEALED {error}")
+                _bring_back(schedulers)
             faults.pause(CALM_S)
         verdict = judge(cluster, fleet, heal_s=HEAL_S, archive=log_faults.archive)
         result = measure(
@@ -133,6 +144,7 @@ def campaign(broker: Broker, root: Path, chosen: argparse.Namespace) -> int:
             session_ms=chosen.session_ms,
             schedulers=chosen.schedulers,
             quarantined=sum(1 for _ in cluster.log_lines("job_quarantined")),
+            unhealed=unhealed,
         )
         append(chosen.results, result)
         tell(verdict, result)
@@ -143,6 +155,15 @@ def campaign(broker: Broker, root: Path, chosen: argparse.Namespace) -> int:
         for line in wrong:
             say(line)
         return 0 if result.ok and not wrong else 1
+
+
+def _bring_back(schedulers: list[Scheduler]) -> None:
+    """Let go on, or start again, what a fault that failed left behind."""
+    for scheduler in schedulers:
+        if scheduler.frozen:
+            scheduler.thaw()
+        if not scheduler.alive:
+            scheduler.start()
 
 
 def tell(verdict: Verdict, result: Result) -> None:

@@ -91,3 +91,9 @@ def test_a_violation_in_any_run_is_named_and_fails(paths: list[Path], capsys: py
     told = capsys.readouterr().out
     assert "- violations: {'I2': 2}" in told
     assert "runs lost 2" in told
+
+
+def test_a_fault_that_did_not_heal_is_named_and_fails(paths: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    append(paths[1], msgspec.structs.replace(read(paths)[0], unhealed=("storm: nobody owns anything",)))
+    assert figures.main(paths) == 1
+    assert "- not bitten or not healed in time: storm: nobody owns anything" in capsys.readouterr().out

@@ -69,6 +69,7 @@ class Archive:
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
                 "isolation.level": "read_committed",
+                "log_level": 0,  # a broker that is away is no news here
             }
         )
         try:

@@ -77,13 +77,15 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     late_p50_ms: int
     late_p99_ms: int
     late_max_ms: int
+    unhealed: tuple[str, ...] = ()
+    """Faults that did not bite, or did not heal in time, and what was said of them."""
     notes: dict[str, int] = {}
     """Further counts of single families of faults, such as bytes that were swallowed."""
 
     @property
     def ok(self) -> bool:
         """Whether nothing is broken."""
-        return not (self.violations or self.vacuous or self.calls_given_up or self.quarantined)
+        return not (self.violations or self.vacuous or self.calls_given_up or self.quarantined or self.unhealed)
 
 
 def measure(
@@ -96,6 +98,7 @@ def measure(
     session_ms: int,
     schedulers: int,
     quarantined: int,
+    unhealed: Sequence[str] = (),
     notes: dict[str, int] | None = None,
 ) -> Result:
     """Take the figures of a judged run."""
@@ -129,6 +132,7 @@ def measure(
         late_p50_ms=report.lateness.p50_ms,
         late_p99_ms=report.lateness.p99_ms,
         late_max_ms=report.lateness.max_ms,
+        unhealed=tuple(unhealed),
         notes=notes or {},
     )
 

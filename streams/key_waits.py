@@ -39,8 +39,19 @@ Key = tuple[str, str]
 _LANE_ORDER: Final = {"high": 0, "normal": 1, "low": 2}
 
 
-class KeyRooms(Protocol):
-    """What the limits of keys leave; see streams.limits."""
+class Rooms(Protocol):
+    """What the limits of queues and keys leave; see streams.limits."""
+
+    def queue_room(self, tenant: str, queue: str, *, ahead: bool = False) -> int | None:
+        """Give how many runs may be offered of a queue that has a limit (None: it has none).
+
+        `ahead`: of runs that are not due yet, which take nothing from those that are.
+        """
+        ...
+
+    def queue_offered(self, tenant: str, queue: str, *, ahead: bool) -> None:
+        """Take one that was offered from the room."""
+        ...
 
     def key_bound(self, tenant: str, key: str) -> int | None:
         """Give the limit of a key; None: it has none."""
@@ -56,18 +67,25 @@ class KeyRooms(Protocol):
 
 
 class Unbounded:
-    """No key has a limit."""
+    """Nothing has a limit."""
+
+    def queue_room(self, _tenant: str, _queue: str, *, ahead: bool = False) -> int | None:  # noqa: ARG002
+        """See Rooms."""
+        return None
+
+    def queue_offered(self, _tenant: str, _queue: str, *, ahead: bool) -> None:
+        """See Rooms."""
 
     def key_bound(self, _tenant: str, _key: str) -> int | None:
-        """See KeyRooms."""
+        """See Rooms."""
         return None
 
     def key_room(self, _tenant: str, _key: str) -> int:
-        """See KeyRooms."""
+        """See Rooms."""
         return 0
 
     def offered(self, _tenant: str, _key: str, _units: int) -> None:
-        """See KeyRooms."""
+        """See Rooms."""
 
 
 class _Heap:
@@ -119,6 +137,9 @@ class KeyWaits:
     def __contains__(self, run_id: object) -> bool:
         return run_id in self._where
 
+    def __len__(self) -> int:
+        return len(self._where)
+
     def of_line(self, line: Line) -> int:
         """Give how many runs of a line wait here."""
         return self._of_line.get(line, 0)
@@ -159,7 +180,7 @@ class KeyWaits:
             self._discard(of_key, line, candidate)
 
     def let_go(
-        self, rooms: KeyRooms, queues: Container[tuple[str, str]], behind: Container[Reluctant] = ()
+        self, rooms: Rooms, queues: Container[tuple[str, str]], behind: Container[Reluctant] = ()
     ) -> Iterator[tuple[Line, Candidate]]:
         """Give the runs that have room now, in queues whose workers wait, of the keys whose turn it is.
 
@@ -185,7 +206,7 @@ class KeyWaits:
         self,
         name: Key,
         of_key: _OfKey,
-        rooms: KeyRooms,
+        rooms: Rooms,
         queues: Container[tuple[str, str]],
         behind: Container[Reluctant],
     ) -> Iterator[tuple[Line, Candidate]]:

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from schemas.codec import Undecodable, decode
 from streams.core.envelopes import KeyRunning, QueueRunning, TenantPending
-from streams.demand import DemandTable
 from streams.offer_book import LANES
 from streams.store.interface import ReadyLine
 from streams.store.tallies import key_name, leased_key, pending_key, units_key
@@ -116,6 +115,8 @@ class Limits:
         self._rooms: dict[str, int] = {}
         self._running_rooms: dict[Group, int] = {}
         self._offer_rooms: dict[Group, int] = {}
+        self._ahead: dict[Group, int] = {}
+        """Queues to the offers under way of runs that are not due yet."""
         self._waiting: dict[Group, int] = {}
         """Of which bounded groups runs wait here, and the largest weight of these, as it is told."""
         self._shares: dict[Group, _Trough] = {}
@@ -223,6 +224,7 @@ class Limits:
         self._rooms.clear()
         self._running_rooms.clear()
         self._offer_rooms.clear()
+        self._ahead.clear()
 
     def note_waiting(self) -> None:
         """Notice of which bounded groups runs wait here; called each TELL_EVERY_MS."""
@@ -292,10 +294,40 @@ class Limits:
         if group in self._running_max:
             self._offer_rooms[group] = self._offer_room(group) - units
 
+    def queue_room(self, tenant: str, queue: str, *, ahead: bool = False) -> int | None:
+        """Give how many runs may be offered of a queue that has a limit: no more than may start. None: it has none.
+
+        `ahead`: of runs that are not due yet. They come behind those that are, and take nothing from them.
+        """
+        group = Group("queue", tenant, queue)
+        if group not in self._running_max:
+            return None
+        room = self._offer_room(group)
+        return room - self._ahead_of(group) if ahead else room
+
+    def queue_offered(self, tenant: str, queue: str, *, ahead: bool) -> None:
+        """Take a run that was offered from the room of its queue."""
+        group = Group("queue", tenant, queue)
+        if ahead:
+            self._ahead[group] = self._ahead_of(group) + 1
+        else:
+            self._offer_rooms[group] = self._offer_room(group) - 1
+
+    def _ahead_of(self, group: Group) -> int:
+        ahead = self._ahead.get(group)
+        if ahead is None:
+            ahead = sum(book.runs_offered(group.tenant, group.name, ahead=True) for book in self._books)
+            self._ahead[group] = ahead
+        return ahead
+
     def _offer_room(self, group: Group) -> int:
         room = self._offer_rooms.get(group)
         if room is None:
-            under_way = sum(book.units_offered(group.tenant, group.name) for book in self._books)
+            _, tenant, name = group
+            if group.kind == "queue":
+                under_way = sum(book.runs_offered(tenant, name, ahead=False) for book in self._books)
+            else:
+                under_way = sum(book.units_offered(tenant, name) for book in self._books)
             room = self._offer_rooms[group] = self._running_room(group) - under_way
         return room
 
@@ -353,14 +385,6 @@ class Limits:
             for name, place in places.items()
         }
 
-    def within(self, demand: DemandTable) -> DemandTable:
-        """Give the demand without queues of which no more runs may start here."""
-        if not self._running_max:
-            return demand
-        wanted = [(queue, Group("queue", *queue)) for queue in demand.queues()]
-        full = {queue for queue, group in wanted if group in self._running_max and self._running_room(group) <= 0}
-        return Narrowed(demand, full) if full else demand
-
 
 class _Trough:
     """The least that a number was within the last SETTLE_MS: it falls at once and rises late."""
@@ -385,28 +409,6 @@ class _Trough:
         while self._past and self._past[0][0] <= now_ms - SETTLE_MS:
             self._past.popleft()
         return self._past[0][1] if self._past else self._value
-
-
-class Narrowed(DemandTable):
-    """A demand without some queues."""
-
-    def __init__(self, demand: DemandTable, without: set[_Queue]) -> None:
-        super().__init__()
-        self._demand, self._without = demand, without
-
-    def incarnation(self, gateway_id: str) -> str | None:
-        """See DemandTable."""
-        return self._demand.incarnation(gateway_id)
-
-    def queues(self) -> dict[_Queue, list[tuple[str, int]]]:
-        """See DemandTable."""
-        return {key: slots for key, slots in self._demand.queues().items() if key not in self._without}
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._demand)
-
-    def __len__(self) -> int:
-        return len(self._demand)
 
 
 def _said(view: OwnerView) -> Iterator[tuple[Group, Said]]:

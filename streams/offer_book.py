@@ -5,8 +5,10 @@ within the look-ahead, opened or not. A candidate is offered to one gateway at a
 OFFER_TTL_MS goes elsewhere. Only hints are made here: a lost, late or doubled offer costs time and never a run, since
 the owner grants on the state that is true when the lease request arrives.
 
-A run whose concurrency key is full waits aside (streams.key_waits), so that the runs behind it are offered. It still
-counts for its line's head: of a line whose LINE_HEAD_MAX oldest runs all wait for keys, the others wait too.
+Of a queue with a limit no more runs are offered than may start: each request too many would cost a commit, and be made
+again at once. A run whose concurrency key is full waits aside (streams.key_waits), so that the runs behind it are
+offered. It still counts for its line's head: of a line whose LINE_HEAD_MAX oldest runs all wait for keys, the others
+wait too.
 
 Pure: two clocks come in as arguments, broker time for due times and monotonic time for how long ago something was
 offered.
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
 from streams.core.envelopes import Offer, Offers
 from streams.key_waits import MOVED_PER_PASS_MAX, KeyWaits, Unbounded
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from streams.core.definition import Lane
     from streams.demand import DemandTable
-    from streams.key_waits import KeyRooms
+    from streams.key_waits import Rooms
 
 OFFER_TTL_MS: Final = 2_000
 """DESIGN section 7: an offer not taken within two seconds goes elsewhere."""
@@ -55,6 +57,9 @@ _UNBOUNDED: Final = Unbounded()
 _LONG_AGO: Final = -1e18
 """Of a gateway that let no offer lapse."""
 
+_Counts = Literal["", "due", "ahead"]
+"""Whether an offer takes a place of a bounded queue from others that are due, from others that are not, or none."""
+
 _T = TypeVar("_T")
 Line = tuple[str, str, "Lane"]
 LANES: Final[tuple[Lane, ...]] = ("high", "normal", "low")
@@ -81,6 +86,8 @@ class _Outstanding(NamedTuple):
     key: str
     units: int
     """Of its key's limit, that nobody else is offered meanwhile; 0 for a run that is not due yet."""
+    counts: _Counts
+    """Under the limit of its queue."""
 
 
 class _Moment(NamedTuple):
@@ -89,7 +96,7 @@ class _Moment(NamedTuple):
     now_ms: int
     until_due_ms: int
     monotonic_ms: float
-    rooms: KeyRooms
+    rooms: Rooms
 
 
 class OfferBook:
@@ -117,6 +124,10 @@ class OfferBook:
         """(line, key) to the monotonic time at which it last let an offer of that key lapse; in that order."""
         self._units: dict[tuple[str, str], int] = {}
         """(tenant, key) to units of outstanding offers."""
+        self._of_queue: dict[tuple[str, str, _Counts], int] = {}
+        """(tenant, queue) to outstanding offers that count under its limit."""
+        self._full: set[tuple[str, str]] = set()
+        """Queues with waiting workers that had more to offer in the last pass than may start."""
         self._aside_left = 0
         """How many more runs this pass may set aside."""
         self._look_at_keys_ms = 0
@@ -197,6 +208,10 @@ class OfferBook:
         """Return how many units of a concurrency key's limit stand in offers that nobody answered yet."""
         return self._units.get((tenant, key), 0)
 
+    def runs_offered(self, tenant: str, queue: str, *, ahead: bool) -> int:
+        """Return how many runs of a bounded queue stand in offers that nobody answered yet."""
+        return self._of_queue.get((tenant, queue, "ahead" if ahead else "due"), 0)
+
     def next_due_ms(self, demand: DemandTable, lookahead_ms: int) -> int | None:
         """Return the earliest broker time at which a line with demand has something to offer.
 
@@ -206,9 +221,12 @@ class OfferBook:
         times = [
             self._heads[line][0].due_at_ms - lookahead_ms
             for line in self._heads
-            if (line[0], line[1]) in wanted and self._heads[line] and line not in self._without_room
+            if (line[0], line[1]) in wanted
+            and self._heads[line]
+            and line not in self._without_room
+            and (line[0], line[1]) not in self._full
         ]
-        if self._waits.any_of(wanted):
+        if self._full or self._waits.any_of(wanted):
             times.append(self._look_at_keys_ms)
         return min(times, default=None)
 
@@ -219,7 +237,7 @@ class OfferBook:
         now_ms: int,
         lookahead_ms: int,
         now_monotonic_ms: float,
-        rooms: KeyRooms = _UNBOUNDED,
+        rooms: Rooms = _UNBOUNDED,
     ) -> Sequence[Offers]:
         """Return new offers of runs due within the look-ahead: oldest first, lane by lane, rotating over gateways."""
         self._expire(now_monotonic_ms, rooms)
@@ -228,6 +246,9 @@ class OfferBook:
         left = OFFERS_PER_PASS_MAX
         self._turn += 1
         wanted = demand.queues()
+        self._full = {queue for queue in wanted if _is_full(rooms, queue)} if self._heads or len(self._waits) else set()
+        for full in self._full:
+            del wanted[full]
         self._release_keys(rooms, wanted, now_ms)
         moment = _Moment(now_ms, now_ms + lookahead_ms, now_monotonic_ms, rooms)
         for queue in _rotated(sorted(wanted.items()), self._turn):
@@ -242,7 +263,7 @@ class OfferBook:
             for gateway_id, offers in made.items()
         ]
 
-    def _release_keys(self, rooms: KeyRooms, wanted: Mapping[tuple[str, str], object], now_ms: int) -> None:
+    def _release_keys(self, rooms: Rooms, wanted: Mapping[tuple[str, str], object], now_ms: int) -> None:
         """Put runs whose key has room now back into their lines."""
         self._look_at_keys_ms = now_ms + KEYS_LOOK_MS
         self._aside_left = MOVED_PER_PASS_MAX
@@ -264,6 +285,7 @@ class OfferBook:
         now_monotonic_ms, until_due_ms = moment.monotonic_ms, moment.until_due_ms
         (tenant, name), gateways = queue
         gateways = _rotated(gateways, self._turn)
+        is_bounded = moment.rooms.queue_room(tenant, name) is not None
         if self._lapsed:
             gateways.sort(key=lambda known: now_monotonic_ms - self._lapsed.get(known[0], _LONG_AGO) < OFFER_TTL_MS)
         for lane in LANES:
@@ -274,19 +296,25 @@ class OfferBook:
             for gateway_id, slots in gateways:
                 room = OUTSTANDING_PER_SLOT * slots + OUTSTANDING_BASE
                 room = min(room - self._counts.get((gateway_id, line), 0), left)
-                for candidate in self._pop(line, head, moment, room):
-                    self._note(gateway_id, line, candidate, moment)
+                for candidate in self._pop(line, head, moment, room, is_bounded=is_bounded):
+                    self._note(gateway_id, line, candidate, moment, is_bounded=is_bounded)
                     made.setdefault(gateway_id, []).append(_offer(line, candidate))
                     left -= 1
-            if left and head and head[0].due_at_ms <= until_due_ms:
+            if left and head and head[0].due_at_ms <= until_due_ms and (tenant, name) not in self._full:
                 self._without_room.add(line)
         return left
 
-    def _pop(self, line: Line, head: list[Candidate], moment: _Moment, room: int) -> Iterable[Candidate]:
+    def _pop(
+        self, line: Line, head: list[Candidate], moment: _Moment, room: int, *, is_bounded: bool
+    ) -> Iterable[Candidate]:
         """Take the oldest offerable candidates; entries that were removed or replaced since are dropped here."""
         while room > 0 and head and head[0].due_at_ms <= moment.until_due_ms and self._aside_left:
-            candidate = heapq.heappop(head)
+            candidate = head[0]
             run_id = candidate.run_id
+            if is_bounded and _is_full(moment.rooms, line[:2], ahead=candidate.due_at_ms > moment.now_ms):
+                self._full.add((line[0], line[1]))
+                return
+            heapq.heappop(head)
             current = self._candidates.get(run_id)
             if current != (line, candidate) or run_id in self._outstanding:
                 continue
@@ -313,14 +341,20 @@ class OfferBook:
         self._aside_left -= 1
         return True
 
-    def _note(self, gateway_id: str, line: Line, candidate: Candidate, moment: _Moment) -> None:
+    def _note(self, gateway_id: str, line: Line, candidate: Candidate, moment: _Moment, *, is_bounded: bool) -> None:
         run_id, key = candidate.run_id, candidate.key
         # A run that is not due yet takes nothing from one that is.
         units = candidate.weight if key and candidate.due_at_ms <= moment.now_ms else 0
         if units:
             self._units[line[0], key] = self._units.get((line[0], key), 0) + units
             moment.rooms.offered(line[0], key, units)
-        outstanding = _Outstanding(moment.monotonic_ms, run_id, gateway_id, line, key, units)
+        counts: _Counts = ""
+        if is_bounded:
+            ahead = candidate.due_at_ms > moment.now_ms
+            counts = "ahead" if ahead else "due"
+            self._of_queue[line[0], line[1], counts] = self._of_queue.get((line[0], line[1], counts), 0) + 1
+            moment.rooms.queue_offered(line[0], line[1], ahead=ahead)
+        outstanding = _Outstanding(moment.monotonic_ms, run_id, gateway_id, line, key, units, counts)
         self._outstanding[run_id] = outstanding
         self._by_age.append(outstanding)
         self._counts[gateway_id, line] = self._counts.get((gateway_id, line), 0) + 1
@@ -344,13 +378,20 @@ class OfferBook:
                 self._units[name] = left
             else:
                 del self._units[name]
+        if outstanding.counts:
+            of_queue = (*outstanding.line[:2], outstanding.counts)
+            left = self._of_queue[of_queue] - 1
+            if left:
+                self._of_queue[of_queue] = left
+            else:
+                del self._of_queue[of_queue]
         count = self._counts.get(place, 0)
         if count <= 1:
             self._counts.pop(place, None)
         else:
             self._counts[place] = count - 1
 
-    def _expire(self, now_monotonic_ms: float, rooms: KeyRooms) -> None:
+    def _expire(self, now_monotonic_ms: float, rooms: Rooms) -> None:
         """Put runs whose offer was not taken back into their line, and their gateway behind the others for a while.
 
         Those of a bounded key go to the others that wait for it, where the oldest has its turn first.
@@ -380,6 +421,11 @@ class OfferBook:
                 heapq.heappush(self._heads.setdefault(line, []), candidate)
             else:
                 self._waits.add(line, candidate, bound)
+
+
+def _is_full(rooms: Rooms, queue: tuple[str, str], *, ahead: bool = False) -> bool:
+    room = rooms.queue_room(*queue, ahead=ahead)
+    return room is not None and room <= 0
 
 
 def _rotated(items: list[_T], turn: int) -> list[_T]:

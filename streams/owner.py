@@ -532,8 +532,7 @@ class Owner:
     def _offer(self, now_ms: float) -> None:
         self.demand.forget_silent(now_ms)
         self._count(now_ms)  # anew: runs may have ended with the commit of this turn
-        demand = self.limits.within(self.demand)
-        made = [offers for shard in self._scattered() for offers in shard.offers(demand, now_ms)]
+        made = [offers for shard in self._scattered() for offers in shard.offers(self.demand, now_ms)]
         if made:
             self._runtime.send_offers(made)
 

@@ -270,7 +270,8 @@ def _calls_of(limits: Limits, demand: DemandTable, store: Store) -> int:
         limits.begin_turn({0: store}, 0, 0)
         limits.note_waiting()
         limits.has_news(0, store)
-        limits.within(demand)
+        for queue in demand.queues():
+            limits.queue_room(*queue)
     finally:
         sys.setprofile(None)
     return calls
@@ -414,12 +415,11 @@ def test_no_more_runs_of_a_queue_are_granted_than_its_bound(rig: Any, make_job: 
     rig.run()
     assert isinstance(rig.answers[requests[0].request_id], Grant), "a repeat is the same grant and takes no place"
     rig.want()
-    assert rig.limits.within(rig.demand).queues() == {}, "nothing is offered that could not start"
+    assert rig.offered() == [], "nothing is offered that could not start"
     done = Complete(job_id="j0", request_id="c", run_id=granted[0].run_id, lease_token=granted[0].lease_token)
     rig.send(done)
     rig.run()
     rig.count()
-    assert rig.limits.within(rig.demand) is rig.demand
     assert rig.offered() == [requests[2].run_id]
     again = rig.lease("j2", at_ms)
     rig.send(again)
@@ -592,14 +592,26 @@ def test_a_process_without_others_waits_for_nobody_and_one_with_others_lets_them
     assert len(newcomer.running) == 2
 
 
-def test_the_narrowed_demand_leaves_the_rest_alone() -> None:
-    limits, demand = Limits(), DemandTable()
-    for queue, running_max in (("q", 0), ("r", 1)):
-        bound(limits, queue, running_max)
-    demand.update(_said(("q", 2), ("r", 3), ("s", 4)), 0)
-    narrowed = limits.within(demand)
-    assert narrowed.queues() == {("a", "r"): [("g", 3)], ("a", "s"): [("g", 4)]}
-    assert (narrowed.incarnation("g"), [*narrowed], len(narrowed)) == ("i", ["g"], 1)
+def test_workers_that_wait_for_a_full_queue_cause_no_refusals(rig: Any, due: Any) -> None:
+    """As many requests as offers, as many grants as there is room: each refusal would be a commit."""
+    bound(rig.limits, "q", 2)
+    names = due(**{f"j{number}": {} for number in range(30)})
+    running: list[Any] = []
+    asked = 0
+    while asked < len(names):
+        rig.want(50)
+        offered = rig.offered()
+        assert rig.offered() == [], "what is offered takes its place until it is answered"
+        for run_id in offered:
+            asked += 1
+            answer = lease_of(rig, run_id)
+            assert type(answer) is Grant
+            running.append(answer)
+        assert len(running) <= 2
+        if running:
+            complete(rig, running.pop(0))
+        rig.advance(20)
+    assert asked == len(names)
 
 
 def _said(*queues: tuple[str, int]) -> Any:

@@ -39,8 +39,20 @@ class Rooms:
     def __init__(self, book: OfferBook) -> None:
         self.bounds: dict[str, int] = {}
         self.used: dict[str, int] = {}
+        self.queues: dict[str, int] = {}
+        """What may start of each queue that has a limit."""
         self._book = book
         self.asked = 0
+
+    def queue_room(self, tenant: str, queue: str, *, ahead: bool = False) -> int | None:
+        room = self.queues.get(queue)
+        if room is None:
+            return None
+        room -= self._book.runs_offered(tenant, queue, ahead=False)
+        return room - self._book.runs_offered(tenant, queue, ahead=True) if ahead else room
+
+    def queue_offered(self, _tenant: str, _queue: str, *, ahead: bool) -> None:
+        """The book says it by runs_offered."""
 
     def key_bound(self, _tenant: str, key: str) -> int | None:
         self.asked += 1
@@ -468,6 +480,83 @@ def test_a_pass_looks_at_some_full_keys_and_the_next_one_at_others(
     assert market.offered() == {"g": ["jk2", "jk3"]}
     assert market.offered() == {"g": ["jk0", "jk4"]}
     assert market.offered() == {"g": ["jk1"]}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_more_runs_of_a_queue_are_offered_than_may_start(seed: int) -> None:
+    """Whatever gateways, lanes and keys: a request too many is a commit for nothing, and is made again at once."""
+    rng, market = random.Random(seed), Market()  # noqa: S311 - no secret
+    bound, running = 4, 0
+    waiting: dict[str, Line] = {}
+    started = 0
+    for step in range(300):
+        for _ in range(rng.randrange(3)):
+            name, line = f"j{step}-{_}", ("a", "q", rng.choice(LANES))
+            waiting[name] = line
+            market.candidate(name, int(market.broker_ms) + rng.randrange(-500, 2_000), line=line)
+        for gateway_id in "gh":
+            market.wants(gateway_id, slots=50)
+        market.rooms.queues["q"] = bound - running
+        market.until_due_ms = market.broker_ms + 2_000
+        made = [offer.job_id for offers in market.made() for offer in offers.offers]
+        due = market.book.runs_offered("a", "q", ahead=False)
+        ahead = market.book.runs_offered("a", "q", ahead=True)
+        assert (due <= bound, ahead <= bound) == (True, True)
+        for name in made:
+            if rng.random() < 0.8 and running < bound:
+                market.book.answered(f"run_{name}")
+                market.book.replace(name, ())
+                del waiting[name]
+                running, started = running + 1, started + 1
+        running -= rng.randrange(running + 1)
+        market.now_ms += 100
+        market.broker_ms += 100
+    assert started > 100
+    for name in waiting:
+        market.book.replace(name, ())
+    assert market.book._of_queue == {}
+
+
+def test_runs_that_are_not_due_take_no_room_from_those_that_are(market: Market) -> None:
+    market.wants("g", slots=9)
+    market.rooms.queues["q"] = 2
+    for number in range(4):
+        market.candidate(f"ahead{number}", market.broker_ms + 100 + number)
+    assert market.offered() == {"g": ["ahead0", "ahead1"]}
+    for number in range(4):
+        market.candidate(f"due{number}", number)
+    assert market.offered() == {"g": ["due0", "due1"]}
+    assert market.offered() == {}
+
+
+def test_a_full_queue_is_looked_at_again_soon_and_not_at_once(market: Market) -> None:
+    """A loop that turns for it as fast as it can is a burden on all others."""
+    market.wants("g", slots=9)
+    market.rooms.queues["q"] = 1
+    market.candidate("a", 0)
+    market.candidate("b", 1)
+    assert market.offered() == {"g": ["a"]}, "it became full in this pass"
+    assert market.book.next_due_ms(market.demand, 0) == market.broker_ms + KEYS_LOOK_MS
+    assert market.offered() == {}, "it was full before"
+    assert market.book.next_due_ms(market.demand, 0) == market.broker_ms + KEYS_LOOK_MS
+    market.rooms.queues["q"] = 2
+    assert market.offered() == {"g": ["b"]}
+    market.candidate("c", 2)
+    del market.rooms.queues["q"]
+    assert market.offered() == {"g": ["c"]}, "the limit is lifted"
+    assert market.book.next_due_ms(market.demand, 0) is None
+
+
+def test_a_full_queue_keeps_no_key_from_others(market: Market) -> None:
+    market.rooms.bounds["k"] = market.rooms.used["k"] = 1
+    market.candidate("x", 0, line=("a", "x", "normal"), key="k")
+    market.candidate("y", 1, line=("a", "y", "normal"), key="k")
+    for queue in "xy":
+        market.wants(f"g{queue}", queue=queue)
+    assert market.offered() == {}
+    market.rooms.used.clear()
+    market.rooms.queues["x"] = 0
+    assert market.offered() == {"gy": ["y"]}
 
 
 LAZY = ("x", "y")

@@ -62,6 +62,7 @@ class Bench:
             settings=shard_settings(settings),
             zone_data=INSTALLED_ZONE_DATA,
             floors={"commands": 0, "definitions": 0},
+            topics={"commands": 1, "definitions": 2},
             next_seq=1,
             last_marker_ms=0,
         )

@@ -7,6 +7,7 @@ through the overlay and leave one ledger record; each has its own history record
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -15,10 +16,13 @@ from streams.absence import Absence
 from streams.core.envelopes import Answer, DeadLetter, HistoryEntry, LeaseView
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streams.core.commands import Grant, LeaseRun, Reply
     from streams.core.envelopes import Cause
     from streams.core.state import Job
-    from streams.inbox import Input
+    from streams.inbox import Input, Source
+    from streams.input_place import InputPlace
     from streams.store.interface import IndexHeader, LedgerChange
     from streams.transaction import PartitionWrite
 
@@ -71,6 +75,8 @@ class Batch(msgspec.Struct):
     """The newest one, for the marker."""
     previous_marker_ms: int = 0
     """See Marker."""
+    places: Mapping[Source, InputPlace] = MappingProxyType({})
+    """How far the inputs are consumed with it, for the marker and the store; filled in when it is sealed."""
     consumed_before: tuple[int, tuple[int, int] | None] | None = None
     """What the shard knew about consumed commands before this batch, for a rollback."""
     headers: dict[str, IndexHeader] = {}

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from schemas.topics import Topic, topic_name
+from streams.input_place import NO_OFFSET
 from streams.sealing import DEFINITION_PREFIX, MARKER_KEY, TRANSACTIONAL_ID_HEADER
 from streams.transaction import fence
 
@@ -60,11 +61,20 @@ class LedgerRecordIn(NamedTuple):
     headers: Mapping[str, bytes]
 
 
+class LogIdentity(NamedTuple):
+    """Which cluster, and which topics of it: names come back, ids do not."""
+
+    cluster_id: str
+    ledger_id: str
+    input_ids: Mapping[str, str]
+    """By full topic name."""
+
+
 class LedgerLog(Protocol):
     """The questions of a take-over."""
 
-    def identity(self) -> tuple[str, str]:
-        """Return cluster id and the ledger's topic id."""
+    def identity(self) -> LogIdentity:
+        """Return the ids of the cluster, of the ledger and of the inputs."""
         ...
 
     def ledger_ends(self, partitions: Iterable[int], *, stable: bool) -> dict[int, int]:
@@ -75,8 +85,15 @@ class LedgerLog(Protocol):
         """Return the high watermarks of topic `commands`."""
         ...
 
+    def stable_ends(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """Return the ends of input partitions (full topic name, partition) as a read_committed consumer sees them."""
+        ...
+
     def stable_committed(self, partitions: Iterable[int]) -> dict[str, dict[int, int]] | None:
-        """Return the group's offsets by input topic; None while a transaction with pending offsets is open."""
+        """Return the group's offsets by input topic, NO_OFFSET where it has none.
+
+        None while a transaction with pending offsets is open.
+        """
         ...
 
     def predecessors(self, ends: Mapping[int, int]) -> set[str]:
@@ -129,13 +146,15 @@ class KafkaLedgerLog:
                 left -= consumer.poll(READ_TIMEOUT_S) is not None
             consumer.unassign()
 
-    def identity(self) -> tuple[str, str]:
+    def identity(self) -> LogIdentity:
         """Ask the admin client."""
         # The metadata first: topics are described by the broker that it names as controller, and librdkafka goes on
         # waiting for the one that it knows, also where the death of just that one made this take-over.
         cluster = self._admin.list_topics(self._ledger, timeout=REQUEST_TIMEOUT_S)
-        described = self._admin.describe_topics(TopicCollection([self._ledger]), request_timeout=REQUEST_TIMEOUT_S)
-        return str(cluster.cluster_id), str(described[self._ledger].result().topic_id)
+        topics = TopicCollection([self._ledger, *self._inputs])
+        described = self._admin.describe_topics(topics, request_timeout=REQUEST_TIMEOUT_S)
+        ids = {name: str(answer.result().topic_id) for name, answer in described.items()}
+        return LogIdentity(str(cluster.cluster_id), ids[self._ledger], {name: ids[name] for name in self._inputs})
 
     def ledger_ends(self, partitions: Iterable[int], *, stable: bool) -> dict[int, int]:
         """Ask with the isolation level that gives the one or the other."""
@@ -175,7 +194,7 @@ class KafkaLedgerLog:
         for answer in answers:
             if answer.error is not None:
                 return None
-            offsets[answer.topic][answer.partition] = max(answer.offset, 0)
+            offsets[answer.topic][answer.partition] = answer.offset if answer.offset >= 0 else NO_OFFSET
         return offsets
 
     def predecessors(self, ends: Mapping[int, int]) -> set[str]:

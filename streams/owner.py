@@ -640,6 +640,7 @@ class Owner:
             settings=self._shard_settings,
             zone_data=self._zone_data,
             floors=start.floors,
+            topics=start.topics,
             next_seq=start.next_seq,
             last_marker_ms=start.last_marker_ms,
             absence=start.absence,

@@ -25,6 +25,7 @@ from streams.core.wire import (
     encode_replies,
     encode_state,
 )
+from streams.input_place import PLACES_HEADER, encode_places
 from streams.offer_book import LANES
 from streams.store.interface import UNCHANGED, IndexHeader, LedgerChange, ReadyKey
 from streams.transaction import Headers, OutRecord, PartitionWrite
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from streams.core.envelopes import Answer
     from streams.core.state import Job
     from streams.inbox import Source
+    from streams.input_place import InputPlace
     from streams.membership import Membership
     from streams.store.interface import Unchanged
 
@@ -90,7 +92,7 @@ class Sealer:
         """Return the full name of an input topic."""
         return self._source_topics[source]
 
-    def seal(self, batch: Batch, offsets: Mapping[str, int], next_seq: int) -> None:
+    def seal(self, batch: Batch, places: Mapping[Source, InputPlace], next_seq: int) -> None:
         """Fill in `batch.changes` and `batch.write`. Raises UnsealableError."""
         records: list[OutRecord] = []
         for job_id, job in batch.after.items():
@@ -106,7 +108,8 @@ class Sealer:
             records.append(
                 OutRecord(self._names[Topic.DEAD_LETTER], batch.partition, source, encode_dead_letter(letter))
             )
-        marker = self._marker(batch, next_seq + len(batch.history))
+        marker = self._marker(batch, places, next_seq + len(batch.history))
+        offsets = {self._source_topics[source]: place.next_offset for source, place in places.items()}
         batch.write = PartitionWrite(batch.partition, records, marker, offsets)
 
     def owner_record(self, view: OwnerView) -> OutRecord:
@@ -176,7 +179,7 @@ class Sealer:
             value = _sized(entry.job_id, encode_history, entry)
             records.append(OutRecord(topic, batch.partition, entry.job_id.encode(), value))
 
-    def _marker(self, batch: Batch, next_seq: int) -> OutRecord:
+    def _marker(self, batch: Batch, places: Mapping[Source, InputPlace], next_seq: int) -> OutRecord:
         marker = Marker(
             partition=batch.partition,
             next_seq=next_seq,
@@ -188,7 +191,10 @@ class Sealer:
             absent_to_ms=batch.absence.to_ms,
             previous_marker_ms=batch.previous_marker_ms,
         )
-        headers: Headers = [(TRANSACTIONAL_ID_HEADER, self.transactional_id.encode())]
+        headers: Headers = [
+            (TRANSACTIONAL_ID_HEADER, self.transactional_id.encode()),
+            (PLACES_HEADER, encode_places(places)),
+        ]
         return OutRecord(self._names[Topic.LEDGER], batch.partition, MARKER_KEY, encode_marker(marker), headers)
 
 

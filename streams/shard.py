@@ -39,6 +39,7 @@ from streams.core.wire import (
     request_hash,
 )
 from streams.inbox import BYTES_MAX, RECORDS_MAX, SOURCES, Inbox, Input, Source
+from streams.input_place import InputPlace, meta_of
 from streams.lease_view import lease_view
 from streams.limits import Limits
 from streams.offer_book import LANES, LINE_HEAD_MAX, Candidate, Line, OfferBook
@@ -139,6 +140,7 @@ class Shard:
         settings: ShardSettings,
         zone_data: ZoneData,
         floors: Mapping[Source, int],
+        topics: Mapping[Source, int],
         next_seq: int,
         last_marker_ms: int,
         absence: Absence = NO_ABSENCE,
@@ -149,6 +151,7 @@ class Shard:
         self.partition = partition
         self.store = store
         self.clock = clock
+        self._topics = topics
         self.inbox = Inbox(floors)
         self.inbox.records_max = settings.inbox_records_max
         self.inbox.bytes_max = settings.inbox_bytes_max
@@ -274,6 +277,7 @@ class Shard:
                 "last_marker_ms": receipt.log_append_ms,
                 "absent_from_ms": self._absence.from_ms,
                 "absent_to_ms": self._absence.to_ms,
+                **meta_of(batch.places),
                 **({} if self._swept else self._zone_sweep.meta),
             },
             now_ms=wall_ms,
@@ -813,8 +817,9 @@ class Shard:
         self._cache[job_id] = known
 
     def _seal(self, batch: Batch) -> None:
-        offsets = {self._sealer.source_topic(source): self.inbox.consumed[source] for source in SOURCES}
-        self._sealer.seal(batch, offsets, self._next_seq)
+        consumed = self.inbox.consumed
+        batch.places = {source: InputPlace(self._topics[source], consumed[source]) for source in SOURCES}
+        self._sealer.seal(batch, batch.places, self._next_seq)
 
     def _settle(self, batch: Batch) -> None:
         """Bring soft state in line with a batch that is committed, or that needed no commit."""

@@ -21,6 +21,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streams.absence import Absence, told_by
 from streams.core.wire import decode_marker
+from streams.input_place import (
+    NO_OFFSET,
+    PLACES_HEADER,
+    InputPlace,
+    decode_places,
+    floor_of,
+    meta_of,
+    places_in,
+    topic_number,
+)
 from streams.sealing import DEFINITION_PREFIX, INDEX_HEADER, MARKER_KEY, STATE_PREFIX
 from streams.store.interface import LedgerRecord, StoreIdentity
 
@@ -49,6 +59,8 @@ class Recovered(NamedTuple):
     next_seq: int
     last_marker_ms: int
     absence: Absence
+    topics: Mapping[Source, int]
+    """Numbers of the input topics, for the markers to come."""
 
 
 class _Marked(NamedTuple):
@@ -57,6 +69,7 @@ class _Marked(NamedTuple):
     next_seq: int
     last_marker_ms: int
     absence: Absence
+    places: Mapping[Source, InputPlace]
 
 
 class Progress(NamedTuple):
@@ -121,13 +134,16 @@ class Takeover:
         ends = self._wait_stable(partitions)
         if ends is None:
             return None
-        cluster_id, topic_id = self._log.identity()
+        identity_of_log = self._log.identity()
         stores: dict[int, Store] = {}
         try:
             for partition in partitions:
-                identity = StoreIdentity(cluster_id=cluster_id, topic_id=topic_id, partition=partition)
+                identity = StoreIdentity(
+                    cluster_id=identity_of_log.cluster_id, topic_id=identity_of_log.ledger_id, partition=partition
+                )
                 stores[partition] = self._open_store(partition, identity, ends[partition])
-            recovered = self._read(stores, ends, floors)
+            marked = self._read(stores, ends)
+            recovered = None if marked is None else self._recovered(stores, marked, floors, identity_of_log.input_ids)
         except BaseException:
             _close(stores)
             raise
@@ -174,9 +190,33 @@ class Takeover:
             self._log.fence(transactional_id)
             self._fenced.add(transactional_id)
 
-    def _read(
-        self, stores: Mapping[int, Store], ends: Mapping[int, int], floors: Mapping[int, dict[Source, int]]
-    ) -> dict[int, Recovered] | None:
+    def _recovered(
+        self,
+        stores: Mapping[int, Store],
+        marked: Mapping[int, _Marked],
+        committed: Mapping[int, dict[Source, int]],
+        input_ids: Mapping[str, str],
+    ) -> dict[int, Recovered]:
+        topics = {source: topic_number(input_ids[topic]) for topic, source in self._input_topics.items()}
+        names = {source: topic for topic, source in self._input_topics.items()}
+        missing = [
+            (names[source], partition)
+            for partition, offsets in committed.items()
+            for source, offset in offsets.items()
+            if offset == NO_OFFSET and source in marked[partition].places
+        ]
+        ends = self._log.stable_ends(missing) if missing else {}
+        found = {}
+        for partition, store in stores.items():
+            next_seq, last_marker_ms, absence, places = marked[partition]
+            floors = {
+                source: floor_of(offset, places.get(source), topics[source], ends.get((names[source], partition), 0))
+                for source, offset in committed[partition].items()
+            }
+            found[partition] = Recovered(store, floors, next_seq, last_marker_ms, absence, topics)
+        return found
+
+    def _read(self, stores: Mapping[int, Store], ends: Mapping[int, int]) -> dict[int, _Marked] | None:
         start = {partition: store.ledger_offset for partition, store in stores.items()}
         markers = {partition: _marked(store) for partition, store in stores.items()}
         for chunk in self._log.read_ledger(start, ends, self._still_current):
@@ -187,9 +227,7 @@ class Takeover:
             return None
         for store in stores.values():
             store.loaded()
-        return {
-            partition: Recovered(store, floors[partition], *markers[partition]) for partition, store in stores.items()
-        }
+        return markers
 
     def _load(self, store: Store, records: list[LedgerRecordIn], marker: _Marked) -> _Marked:
         rows: list[LedgerRecord] = []
@@ -202,12 +240,14 @@ class Takeover:
                 rows.append(LedgerRecord("d", key[2:].decode(), value))
             elif key == MARKER_KEY and value is not None:
                 latest = decode_marker(value)
-                marker = _Marked(latest.next_seq, timestamp_ms, told_by(latest, timestamp_ms, self._missed_gap_ms))
+                absence = told_by(latest, timestamp_ms, self._missed_gap_ms)
+                marker = _Marked(latest.next_seq, timestamp_ms, absence, decode_places(headers.get(PLACES_HEADER, b"")))
         meta = {
             "next_seq": marker.next_seq,
             "last_marker_ms": marker.last_marker_ms,
             "absent_from_ms": marker.absence.from_ms,
             "absent_to_ms": marker.absence.to_ms,
+            **meta_of(marker.places),
         }
         store.load(rows, ledger_offset=records[-1].offset + 1, meta=meta, now_ms=self._wall_ms())
         return marker
@@ -225,7 +265,7 @@ def _by_partition(chunk: list[LedgerRecordIn], stores: Mapping[int, Store]) -> M
 def _marked(store: Store) -> _Marked:
     meta = store.meta
     absence = Absence(meta.get("absent_from_ms", 0), meta.get("absent_to_ms", 0))
-    return _Marked(meta.get("next_seq", 1), meta.get("last_marker_ms", 0), absence)
+    return _Marked(meta.get("next_seq", 1), meta.get("last_marker_ms", 0), absence, places_in(meta))
 
 
 def _close(stores: Mapping[int, Store]) -> None:

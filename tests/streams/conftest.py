@@ -21,7 +21,7 @@ from streams.core.wire import encode_commands, encode_definition
 from streams.demand import DemandTable
 from streams.inbox import Input, Source
 from streams.kafka_dev import wait_until
-from streams.ledger_log import LedgerRecordIn
+from streams.ledger_log import LedgerRecordIn, LogIdentity
 from streams.limits import Limits
 from streams.membership import Membership, NoMembershipError
 from streams.owner import Owner, Runtime
@@ -89,6 +89,7 @@ class Rig:
             settings=ShardSettings(partitions=partitions, **shard_bounds),
             zone_data=zone_data,
             floors={"commands": 0, "definitions": 0},
+            topics={"commands": 1, "definitions": 2},
             next_seq=1,
             last_marker_ms=0,
             config=config,
@@ -246,11 +247,12 @@ class FakeLog:
         self.unreachable = 0
         """So many calls from now on fail as they do where the broker is away."""
         self.commands_end: dict[int, int] = {}
+        self.input_ends_of: dict[tuple[str, int], int] = {}
         self.asked = asyncio.Event()
 
-    def identity(self) -> tuple[str, str]:
+    def identity(self) -> LogIdentity:
         self._call("identity")
-        return "cluster", "topic"
+        return LogIdentity("cluster", "topic", {topic: f"id of {topic}" for topic in self.inputs})
 
     def ledger_ends(self, partitions: Iterable[int], *, stable: bool) -> dict[int, int]:
         self._call("stable_ends" if stable else "ends")
@@ -259,6 +261,10 @@ class FakeLog:
     def input_ends(self, partitions: Iterable[int]) -> dict[int, int]:
         self._call("input_ends")
         return {partition: self.commands_end.get(partition, 0) for partition in partitions}
+
+    def stable_ends(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        self._call("stable_ends")
+        return {place: self.input_ends_of.get(place, 0) for place in places}
 
     def stable_committed(self, partitions: Iterable[int]) -> dict[str, dict[int, int]] | None:
         self._call("stable_committed")

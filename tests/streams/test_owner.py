@@ -25,6 +25,8 @@ from streams.transaction import Outcome
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from streams.ledger_log import LogIdentity
+
 WAIT_S = 20.0
 
 
@@ -166,7 +168,7 @@ async def test_an_unknown_outcome_renews_the_producer_reloads_and_loses_no_input
     assert sorted(owned.defined()) == sorted([on(0), on(0, 1), on(0, 2), on(1)])
     assert owned.committer.renewals == 1
     assert owned.log.committed[owned.log.inputs[0]] == {0: 3, 1: 1}
-    assert owned.committer.transactions[-1].writes[0].marker.headers == [("x", b"tx-1")]
+    assert owned.committer.transactions[-1].writes[0].marker.headers[0] == ("x", b"tx-1")
 
 
 async def test_a_poisoned_transaction_sets_aside_the_job_at_fault_and_no_other(
@@ -375,11 +377,11 @@ async def test_a_take_over_that_was_overtaken_leaves_no_store_open(owned: Any) -
     loop = asyncio.get_running_loop()
     identity = owned.log.identity
 
-    def slow_identity() -> tuple[str, str]:
+    def slow_identity() -> LogIdentity:
         loop.call_soon_threadsafe(started.set)
         assert go_on.wait(WAIT_S)
         owned.log.identity = identity
-        found: tuple[str, str] = identity()
+        found: LogIdentity = identity()
         return found
 
     owned.log.identity = slow_identity

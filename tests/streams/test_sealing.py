@@ -11,6 +11,7 @@ from streams.batch import Batch, Known
 from streams.core.commands import Grant, Reply
 from streams.core.envelopes import OwnerView
 from streams.core.wire import decode_history, decode_marker, decode_owner_view, decode_replies, decode_state
+from streams.input_place import PLACES_HEADER
 from streams.sealing import (
     INDEX_HEADER,
     MARKER_KEY,
@@ -66,7 +67,7 @@ def test_a_new_job_leaves_state_definition_history_and_a_marker(rig: Any, make_j
     assert (history.key, decode_history(history.value)) == (b"j", batch.history[0])
     marker = decode_marker(batch.write.marker.value)
     assert (batch.write.marker.key, marker.next_seq, marker.generation) == (MARKER_KEY, 2, 1)
-    assert batch.write.marker.headers == [(TRANSACTIONAL_ID_HEADER, b"tx-1")]
+    assert batch.write.marker.headers == [(TRANSACTIONAL_ID_HEADER, b"tx-1"), (PLACES_HEADER, b"1 1 2 0")]
 
 
 def test_the_header_of_a_state_is_what_the_indexes_hold(rig: Any, make_job: Any) -> None:
@@ -113,7 +114,7 @@ def test_a_forgotten_job_leaves_two_nulls(rig: Any, make_job: Any) -> None:
 
 def test_a_job_that_came_and_went_within_one_batch_leaves_nothing(rig: Any) -> None:
     batch = Batch(partition=0, now_ms=0, before={"j": None}, after={"j": None})
-    rig.sealer.seal(batch, {"t": 0}, 1)
+    rig.sealer.seal(batch, {}, 1)
     assert batch.write is not None
     assert (batch.write.records, batch.changes) == ([], [])
 
@@ -125,7 +126,7 @@ def test_a_state_over_the_bound_is_refused_with_its_job_and_the_setting(make_rig
     job = batch.after["j"]
     batch.after["j"] = type(job)(msgspec.structs.replace(job.state, request_hash="h" * 17_000), None)
     with pytest.raises(UnsealableError, match=r"j: .*scheduler\.state_bytes_max") as caught:
-        rig.sealer.seal(batch, {"t": 0}, 1)
+        rig.sealer.seal(batch, {}, 1)
     assert caught.value.job_id == "j"
 
 
@@ -134,7 +135,7 @@ def test_a_history_record_over_the_bound_is_refused_with_its_job(rig: Any, make_
     batch = rig.collect()
     batch.history[0] = msgspec.structs.replace(batch.history[0], member_id="m" * RECORD_BYTES_MAX)
     with pytest.raises(UnsealableError, match="HistoryEntry"):
-        rig.sealer.seal(batch, {"t": 0}, 1)
+        rig.sealer.seal(batch, {}, 1)
 
 
 def test_answers_of_all_partitions_for_one_gateway_share_a_record(rig: Any) -> None:

@@ -8,13 +8,15 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from schemas.config import Settings, load_settings
 from schemas.topics import Topic, topic_name
 from streams.core.envelopes import Marker
 from streams.core.state import JobState
 from streams.core.wire import encode_marker, encode_state
+from streams.input_place import NO_OFFSET, InputPlace, encode_places, topic_number
 from streams.kafka_dev import wait_until
 from streams.ledger_log import KafkaLedgerLog
 from streams.owner import input_topics
@@ -27,7 +29,8 @@ from streams.transaction import Committed, KafkaCommitter, Outcome, OutRecord, P
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from streams.ledger_log import LedgerRecordIn
+    from streams.inbox import Source
+    from streams.ledger_log import LedgerRecordIn, LogIdentity
     from streams.store.interface import StoreIdentity
     from streams.takeover import Recovered
 
@@ -64,7 +67,7 @@ class Recording:
         self.starts: list[dict[int, int]] = []
         self.before: Callable[[str], None] = lambda _: None
 
-    def identity(self) -> tuple[str, str]:
+    def identity(self) -> LogIdentity:
         self._note("identity")
         return self._log.identity()
 
@@ -75,6 +78,10 @@ class Recording:
     def input_ends(self, partitions: Iterable[int]) -> dict[int, int]:
         self._note("input ends")
         return self._log.input_ends(partitions)
+
+    def stable_ends(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        self._note("input ends")
+        return self._log.stable_ends(places)
 
     def stable_committed(self, partitions: Iterable[int]) -> dict[str, dict[int, int]] | None:
         self._note("stable offsets")
@@ -175,11 +182,11 @@ def test_who_may_be_asked_is_learnt_anew_before_the_topic_is_described(
         asked.append("described")
         answer: Future[Any] = Future()
         answer.set_result(SimpleNamespace(topic_id="t"))
-        return {log._log._ledger: answer}
+        return dict.fromkeys([log._log._ledger, *log._log._inputs], answer)
 
     monkeypatch.setattr(log._log, "_admin", SimpleNamespace(list_topics=metadata, describe_topics=described))
 
-    assert log.identity() == ("c", "t")
+    assert log.identity()[:2] == ("c", "t")
     assert asked == ["metadata", "described"]
 
 
@@ -205,7 +212,14 @@ class Predecessor:
             self.frozen.set()
             assert self.thaw.wait(WAIT_S)
 
-    def commit(self, *jobs: str, deleted: str = "", next_seq: int = 2, offset: int = 1) -> Committed:
+    def commit(
+        self,
+        *jobs: str,
+        deleted: str = "",
+        next_seq: int = 2,
+        offset: int = 1,
+        places: Mapping[Source, InputPlace] | None = None,
+    ) -> Committed:
         """Write states, a null for `deleted`, and a marker, to partition 0."""
         partition = 0
         ledger = topic_name(self.settings, Topic.LEDGER)
@@ -217,6 +231,8 @@ class Predecessor:
             partition=partition, next_seq=next_seq, generation=1, member_id="m", transactional_id=own_id, now_ms=0
         )
         headers: list[tuple[str, str | bytes | None]] = [("x", own_id.encode())]
+        if places is not None:
+            headers.append(("n", encode_places(places)))
         marker_record = OutRecord(ledger, partition, b"m|", encode_marker(marker), headers)
         offsets = dict.fromkeys(input_topics(self.settings), offset)
         write = PartitionWrite(partition, records, marker_record, offsets)
@@ -393,7 +409,7 @@ def test_stable_offsets_are_withheld_while_a_transaction_with_offsets_is_open(
     predecessor.commit("a", offset=4)
     before = log.stable_committed([0, 1])
     assert before is not None
-    assert before[commands] == {0: 4, 1: 0}
+    assert before[commands] == {0: 4, 1: NO_OFFSET}
     end = predecessor.commit_and_freeze("b", offset=5)
     assert log.stable_committed([0]) is None
     predecessor.thaw.set()
@@ -402,6 +418,64 @@ def test_stable_offsets_are_withheld_while_a_transaction_with_offsets_is_open(
     while after is None:
         after = log.stable_committed([0])
     assert after[commands] == {0: 5}
+
+
+def fill(settings: Settings, records: int) -> None:
+    """Put so many records into partition 0 of every input topic."""
+    producer = Producer(settings.kafka.client_config())
+    for topic in input_topics(settings):
+        for _ in range(records):
+            producer.produce(topic, b"v", b"k", 0)
+    assert producer.flush(WAIT_S) == 0
+
+
+def places_at(log: Recording, settings: Settings, offset: int) -> dict[Source, InputPlace]:
+    ids = log.identity().input_ids
+    return {source: InputPlace(topic_number(ids[topic]), offset) for topic, source in input_topics(settings).items()}
+
+
+def test_offsets_that_kafka_forgot_are_those_of_the_last_marker(
+    predecessor: Predecessor, successor: Successor, settings: Settings, log: Recording
+) -> None:
+    """After a week without schedulers `job-definitions` would be read from its start: deleted jobs would be back."""
+    fill(settings, 9)
+    predecessor.commit("a", offset=7, places=places_at(log, settings, 7))
+    predecessor.group.consumer.close()
+    admin = AdminClient(settings.kafka.client_config())
+    admin.delete_consumer_groups([settings.scheduler.group_id])[settings.scheduler.group_id].result(WAIT_S)
+
+    for _ in ("from the ledger", "from the local store"):
+        recovered = successor.take()
+        assert recovered is not None
+        assert recovered[0].floors == {"commands": 7, "definitions": 7}
+    assert [start for start in successor.log.starts if start[0]]  # the second one read nothing of the ledger
+
+
+def test_a_marker_counts_for_nothing_where_the_topic_is_another_one_or_was_cut(
+    predecessor: Predecessor, successor: Successor, settings: Settings, log: Recording
+) -> None:
+    fill(settings, 9)
+    places = places_at(log, settings, 7)
+    predecessor.commit(
+        "a", offset=7, places={"commands": InputPlace(1, 7), "definitions": InputPlace(places["definitions"].topic, 10)}
+    )
+    predecessor.group.consumer.close()
+    admin = AdminClient(settings.kafka.client_config())
+    admin.delete_consumer_groups([settings.scheduler.group_id])[settings.scheduler.group_id].result(WAIT_S)
+    recovered = successor.take()
+    assert recovered is not None
+    assert recovered[0].floors == {"commands": 0, "definitions": 0}
+
+
+def test_the_groups_own_word_counts_before_the_markers(
+    predecessor: Predecessor, successor: Successor, settings: Settings, log: Recording
+) -> None:
+    """So people can still set offsets back on purpose."""
+    fill(settings, 9)
+    predecessor.commit("a", offset=3, places=places_at(log, settings, 7))
+    recovered = successor.take()
+    assert recovered is not None
+    assert recovered[0].floors == {"commands": 3, "definitions": 3}
 
 
 def test_predecessors_are_found_in_markers_also_while_their_transaction_is_open(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from streams.ledger_log import LedgerRecordIn
+from streams.ledger_log import LedgerRecordIn, LogIdentity
 from streams.sealing import MARKER_KEY, TRANSACTIONAL_ID_HEADER
 from tests.simulation.harness.memory_broker import BrokerError, Entry, MemoryBroker
 
@@ -165,9 +165,9 @@ class MemoryLedgerLog:
         self._commands = names["commands"]
         self._inputs = (names["commands"], names["job-definitions"])
 
-    def identity(self) -> tuple[str, str]:
-        """One cluster, one topic."""
-        return "simulated", "ledger"
+    def identity(self) -> LogIdentity:
+        """One cluster, one topic of each kind."""
+        return LogIdentity("simulated", "ledger", {topic: topic for topic in self._inputs})
 
     def ledger_ends(self, partitions: Iterable[int], *, stable: bool) -> dict[int, int]:
         """See LedgerLog."""
@@ -181,6 +181,11 @@ class MemoryLedgerLog:
         ends = {partition: self._broker.end(self._commands, partition) for partition in partitions}
         self._request()
         return ends
+
+    def stable_ends(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """See LedgerLog."""
+        self._request()
+        return {(topic, partition): self._broker.stable_end(topic, partition) for topic, partition in places}
 
     def stable_committed(self, partitions: Iterable[int]) -> dict[str, dict[int, int]] | None:
         """See LedgerLog."""

@@ -12,11 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from streams.kafka_dev import KafkaCluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# How long an example takes says something about the machine only; in CI Hypothesis has no deadline either.
+settings.register_profile("patient", parent=settings(), deadline=None)
+settings.load_profile("patient")
 
 
 @dataclass(frozen=True)

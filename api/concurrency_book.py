@@ -47,8 +47,8 @@ class KeyUse(NamedTuple):
 
     units: int = 0
     """That the runs take which workers hold."""
-    waiting: bool = False
-    """Whether runs wait for a worker."""
+    heaviest: int = 0
+    """The largest weight of a run that waits for a worker, as far as it is below the limit; 0: none waits."""
 
 
 class ConcurrencyBook:
@@ -80,7 +80,7 @@ class ConcurrencyBook:
     def use(self, tenant: str, key: str) -> KeyUse:
         """Add up what the owners said of a key."""
         said = [told for keys in self._said.values() if (told := keys.get((tenant, key))) is not None]
-        return KeyUse(sum(told.units for told in said), any(told.waiting for told in said))
+        return KeyUse(sum(told.units for told in said), max((told.heaviest for told in said), default=0))
 
     def require_startable(self, definition: Definition) -> None:
         """Raise Problem `invalid_field` for a run that is heavier than the limit of its key.
@@ -123,7 +123,7 @@ class ConcurrencyBook:
     def heard_owner(self, partition: int, view: OwnerView | None) -> None:
         """Follow a record of topic `owners`. A partition that has no owner keeps what it had."""
         if view is not None:
-            self._said[partition] = {(told.tenant, told.key): KeyUse(told.units, told.weight > 0) for told in view.keys}
+            self._said[partition] = {(told.tenant, told.key): KeyUse(told.units, told.weight) for told in view.keys}
 
     def _take(self, entry: ConcurrencyEntry) -> None:
         known = self.entry(entry.tenant, entry.key)

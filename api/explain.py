@@ -70,6 +70,29 @@ class KeyRoom(NamedTuple):
     key: str
     limit: int
     units: int
+    heaviest: int = 0
+    """The largest weight of a run of the key that waits, as far as it may start at all."""
+
+
+class QueueRoom(NamedTuple):
+    """The limits of a job's queue, and what counts against them, as owners told about a second ago."""
+
+    queue: str
+    limit: int | None = None
+    """Of running runs; None: there is none."""
+    running: int = 0
+    rate_per_s: float | None = None
+    """Leases a second, at each gateway, of the queue or of its tenant, whichever allows less."""
+
+
+class Rooms(NamedTuple):
+    """What bounds the runs of a job; None where nothing does."""
+
+    queue: QueueRoom | None = None
+    key: KeyRoom | None = None
+
+
+NO_BOUNDS: Final = Rooms()
 
 
 class _Explanation:
@@ -106,7 +129,7 @@ def explain(
     now_ms: int,
     record: Sequence[Proof | None] = (),
     *,
-    key: KeyRoom | None = None,
+    rooms: Rooms = NO_BOUNDS,
 ) -> Explained:
     """Explain the occurrence at an instant; None: the open run, else the next occurrence, else the last one.
 
@@ -119,7 +142,7 @@ def explain(
         out.holds("occurrence_scheduled", holds=True, detail=scheduled, ask=_version_ask(job))
         if isinstance(run, ClosedRun):
             return _closed(out, run)
-        return _open(out, run, polling, now_ms, key)
+        return _open(out, run, polling, now_ms, rooms)
     opening = record[0] if record else None
     if opening is not None and at_ms is not None:
         return _recorded(job, at_ms, opening, record[1] if len(record) > 1 else None)
@@ -296,7 +319,7 @@ def _run_ask(run: OpenRun | ClosedRun, at_ms: int, *events: str) -> Ask:
     return Ask(events=events, at_ms=at_ms, run_id=run.run_id)
 
 
-def _open(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int, key: KeyRoom | None) -> Explained:
+def _open(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int, rooms: Rooms) -> Explained:
     state = out.job.state
     opened = _run_ask(run, run.opened_at_ms, "RunOpened")
     out.holds("run_opened", holds=True, detail=f"opened at {instant_text(run.opened_at_ms)}", ask=opened)
@@ -311,11 +334,11 @@ def _open(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int, key: K
     if state.pause is not None:
         out.holds("job_not_paused", holds=False, detail=_paused_by(state.pause), ask=_paused_ask(state.pause))
         return out.done("paused", "The job is paused: the run waits until it is resumed.")
-    return _waiting(out, run, polling, now_ms, key)
+    return _waiting(out, run, polling, now_ms, rooms)
 
 
-def _waiting(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int, key: KeyRoom | None) -> Explained:
-    """A run that nothing but its due time, its concurrency key, workers and slots holds up."""
+def _waiting(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int, rooms: Rooms) -> Explained:
+    """A run that nothing but its due time, limits, workers and slots holds up."""
     due = run.due_at_ms <= now_ms
     if not due and run.attempt:
         ended_ms = run.attempts[-1].ended_at_ms if run.attempts else run.opened_at_ms
@@ -327,15 +350,65 @@ def _waiting(out: _Explanation, run: OpenRun, polling: Polling, now_ms: int, key
     out.holds("due", holds=due, detail=f"due at {instant_text(run.due_at_ms)}")
     if not due:
         return out.done("will_run_at", f"Will run at {instant_text(run.due_at_ms)}.")
-    waited_s = (now_ms - run.due_at_ms) / 1000
-    if key is not None and (blocked := _key_blocks(out, key, waited_s)) is not None:
+    return _due(out, (now_ms - run.due_at_ms) / 1000, polling, rooms)
+
+
+def _due(out: _Explanation, waited_s: float, polling: Polling, rooms: Rooms) -> Explained:
+    """A run that is due, and that nothing but limits, workers and slots holds up."""
+    blocked = _limits_block(out, rooms, waited_s)
+    if blocked is not None:
         return blocked
     detail = f"{polling.calls} lease calls wait, at {polling.gateways} gateways"
     if not out.holds("worker_polling", holds=polling.gateways > 0, detail=detail):
         summary = f"No worker polls queue {out.job.state.queue!r} at any gateway; ready for {waited_s:.1f} s."
         return out.done("no_worker_polling", summary)
-    out.holds("slot_free", holds=polling.slots > 0, detail=f"{polling.slots} free slots at {polling.gateways} gateways")
-    return out.done("waiting_for_slot", f"Ready for {waited_s:.1f} s; waits for a worker's free slot.")
+    detail = f"{polling.slots} free slots at {polling.gateways} gateways"
+    if not out.holds("slot_free", holds=polling.slots > 0, detail=detail):
+        return out.done("waiting_for_slot", f"Ready for {waited_s:.1f} s; waits for a worker's free slot.")
+    blocked = None if rooms.key is None else _heavier_blocks(out, rooms.key, waited_s)
+    if blocked is not None:
+        return blocked
+    summary = f"Ready for {waited_s:.1f} s; waits for a worker's free slot"
+    if rooms.queue is not None and rooms.queue.rate_per_s is not None:
+        summary += f", of which its queue may use {rooms.queue.rate_per_s:g} a second at each gateway"
+    if rooms.key is not None or (rooms.queue is not None and rooms.queue.limit is not None):
+        summary += "; several schedulers have to share a limit out first, which takes some seconds"
+    return out.done("waiting_for_slot", summary + ".")
+
+
+def _limits_block(out: _Explanation, rooms: Rooms, waited_s: float) -> Explained | None:
+    """Note whether the limits of queue and key let a run start; the whole answer where one does not."""
+    blocked = None if rooms.queue is None else _queue_blocks(out, rooms.queue, waited_s)
+    if blocked is not None or rooms.key is None:
+        return blocked
+    return _key_blocks(out, rooms.key, waited_s)
+
+
+def _queue_blocks(out: _Explanation, queue: QueueRoom, waited_s: float) -> Explained | None:
+    """Note whether the limits of the run's queue let it start; the whole answer where they do not."""
+    if queue.limit is not None:
+        detail = f"running runs take {queue.running} of {queue.limit} of queue {queue.queue!r}"
+        if not out.holds("queue_not_full", holds=queue.running < queue.limit, detail=detail):
+            stopped = "" if queue.limit else "; with maxRunning 0 none starts"
+            return out.done("waiting_for_queue_limit", f"Ready for {waited_s:.1f} s; {detail}{stopped}.")
+    if queue.rate_per_s is not None:
+        detail = f"of queue {queue.queue!r}, {queue.rate_per_s:g} leases a second are allowed at each gateway"
+        if not out.holds("lease_rate_allows", holds=queue.rate_per_s > 0, detail=detail):
+            summary = f"Ready for {waited_s:.1f} s; maxLeaseRatePerSecond of its queue or tenant is 0, so none starts."
+            return out.done("waiting_for_queue_limit", summary)
+    return None
+
+
+def _heavier_blocks(out: _Explanation, key: KeyRoom, waited_s: float) -> Explained | None:
+    """Note whether a heavier run of the key waits for room; runs that were due after it wait behind it."""
+    weight = out.job.state.concurrency_weight
+    behind = key.heaviest > weight and key.units + key.heaviest > key.limit
+    detail = f"a run waits that takes {key.heaviest} of {key.limit} of concurrency key {key.key!r}"
+    detail = f"{detail}; {key.units} are taken" if behind else "no heavier run of the concurrency key waits for room"
+    if not out.holds("concurrency_key_turn", holds=not behind, detail=detail):
+        summary = f"Ready for {waited_s:.1f} s; {detail}, and younger runs of the key wait behind it."
+        return out.done("waiting_for_concurrency_key", summary)
+    return None
 
 
 def _key_blocks(out: _Explanation, key: KeyRoom, waited_s: float) -> Explained | None:

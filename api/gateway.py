@@ -78,11 +78,11 @@ class Gateway:
     def __post_init__(self) -> None:
         self.watch = OwnerWatch(self.client)
         self.concurrency = ConcurrencyBook(self.client)
+        self.queues = QueueBook(self.client, strict=self.limits.strict_queues)
         for partition, view in self.client.owners.items():
             self._heard_owner(partition, view)
         self.client.on_owner_change = self._heard_owner
         self.metrics = Metrics(self.client)
-        self.queues = QueueBook(self.client, strict=self.limits.strict_queues)
         self.tenants = TenantBook(self.client)
         self.calendars = CalendarShelf(self.client)
         self.config = ConfigBooks(self.client, (self.queues, self.tenants, self.concurrency), self.calendars.book)
@@ -90,6 +90,7 @@ class Gateway:
     def _heard_owner(self, partition: int, view: OwnerView | None) -> None:
         self.pending.heard(partition, view)
         self.concurrency.heard_owner(partition, view)
+        self.queues.heard_owner(partition, view)
 
     def now_ms(self) -> int:
         """Give the broker's time, at most its true one."""

@@ -17,6 +17,7 @@ from schemas.codec import Undecodable, decode, encode
 if TYPE_CHECKING:
     from api.bodies import QueueBody
     from api.dispatch.client import DispatchClient
+    from streams.core.envelopes import OwnerView
 
 DESCRIPTION_CHARS_MAX: Final = 1_000
 
@@ -48,6 +49,8 @@ class QueueBook:
         self._client = client
         self._strict = strict
         self._entries: dict[tuple[str, str], QueueEntry] = {}
+        self._said: dict[int, dict[tuple[str, str], int]] = {}
+        """Partition to what its owner said last: the running runs of queues that have a limit."""
         self.unreadable_total = 0
 
     def entry(self, tenant: str, queue: str) -> QueueEntry | None:
@@ -57,6 +60,15 @@ class QueueBook:
     def of(self, tenant: str) -> list[str]:
         """Give the declared queues of a tenant."""
         return [queue for owner, queue in self._entries if owner == tenant]
+
+    def running(self, tenant: str, queue: str) -> int:
+        """Add up what the owners said of a queue that has a limit."""
+        return sum(queues.get((tenant, queue), 0) for queues in self._said.values())
+
+    def heard_owner(self, partition: int, view: OwnerView | None) -> None:
+        """Follow a record of topic `owners`. A partition that has no owner keeps what it had."""
+        if view is not None:
+            self._said[partition] = {(told.tenant, told.queue): told.running for told in view.running}
 
     def require(self, tenant: str, queue: str) -> None:
         """Raise Problem `unknown_queue` for a queue that does not exist, where queues must be declared."""

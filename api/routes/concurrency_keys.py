@@ -69,7 +69,7 @@ def _view(call: HttpCall, key: str) -> dict[str, Any]:
         "description": "" if entry is None else entry.description,
         "maxRunning": limit,
         "unitsRunning": None if limit is None else use.units,
-        "runsWaiting": None if limit is None else use.waiting,
+        "runsWaiting": None if limit is None else use.heaviest > 0,
     }
 
 

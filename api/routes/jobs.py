@@ -30,7 +30,7 @@ from api.definitions import (
     read_instant,
     standing,
 )
-from api.explain import KeyRoom
+from api.explain import KeyRoom, QueueRoom, Rooms
 from api.http_call import HttpCall, accepted, answer, etag, replayed
 from api.instants import instant_or_none, instant_text
 from api.listing import (
@@ -268,19 +268,33 @@ async def explain(call: HttpCall) -> web.Response:
     job = await call.gateway.job(call.job_id, call.caller)
     polling = (await polling_of(call.gateway, job.state.tenant)).get(job.state.queue, NOBODY)
     record = await call.gateway.evidence(job.state.job_id, explanations.asks_of_past(job, at_ms))
-    key = _room_of(call, job)
-    explained = explanations.explain(job, at_ms, polling, call.gateway.now_ms(), record, key=key)
+    explained = explanations.explain(job, at_ms, polling, call.gateway.now_ms(), record, rooms=_rooms_of(call, job))
     found = await call.gateway.evidence(job.state.job_id, [ask for ask in explained.asks if ask is not None])
     return answer(explained.proven(found))
 
 
-def _room_of(call: HttpCall, job: Job) -> KeyRoom | None:
-    """Give what bounds the runs of a job by its concurrency key; None: nothing does."""
+def _rooms_of(call: HttpCall, job: Job) -> Rooms:
+    """Give what bounds the runs of a job: by its queue, and by its concurrency key."""
+    return Rooms(_queue_room_of(call, job), _key_room_of(call, job))
+
+
+def _queue_room_of(call: HttpCall, job: Job) -> QueueRoom | None:
+    tenant, queue = job.state.tenant, job.state.queue
+    entry, of_tenant = call.gateway.queues.entry(tenant, queue), call.gateway.tenants.entry(tenant)
+    rates = [one.lease_rate_per_s for one in (entry, of_tenant) if one is not None]
+    rate = min((rate for rate in rates if rate is not None), default=None)
+    limit = None if entry is None else entry.running_max
+    if rate is None and limit is None:
+        return None
+    return QueueRoom(queue, limit, call.gateway.queues.running(tenant, queue), rate)
+
+
+def _key_room_of(call: HttpCall, job: Job) -> KeyRoom | None:
     state, book = job.state, call.gateway.concurrency
     limit = book.limit(state.tenant, state.concurrency_key) if state.concurrency_key else None
     if limit is None:
         return None
-    return KeyRoom(state.concurrency_key, limit, book.use(state.tenant, state.concurrency_key).units)
+    return KeyRoom(state.concurrency_key, limit, *book.use(state.tenant, state.concurrency_key))
 
 
 def _defined(call: HttpCall, reply: Reply, warnings: list[str], *, created: bool) -> web.Response:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import streams.core.decide_due
-from api.explain import KeyRoom, asks_of_past, explain
+from api.explain import NO_BOUNDS, KeyRoom, QueueRoom, Rooms, asks_of_past, explain
 from api.polling import NOBODY, Polling
 from api.queries import MemoryQueries
 from streams.core.commands import Complete, Define, Delete, Fail, LeaseRun, Pause
@@ -45,10 +45,10 @@ def owner_of(*, overlap: Overlap = "skip", retry: Retry = Retry(), **more: Any) 
 
 
 def explained(
-    owner: ManualOwner, at_ms: int | None = None, polling: Polling = NOBODY, key: KeyRoom | None = None
+    owner: ManualOwner, at_ms: int | None = None, polling: Polling = NOBODY, rooms: Rooms = NO_BOUNDS
 ) -> dict[str, Any]:
     assert owner.job is not None
-    answer = explain(owner.job, at_ms, polling, owner.now_ms, key=key).answer
+    answer = explain(owner.job, at_ms, polling, owner.now_ms, rooms=rooms).answer
     assert answer["summary"]
     assert all(condition["detail"] for condition in answer["conditions"])
     return answer
@@ -298,6 +298,60 @@ def test_a_run_may_wait_for_its_concurrency_key(units: int, limit: int, failing:
     owner = owner_of(concurrency_key="k", concurrency_weight=3)
     owner.now_ms = NOON + MINUTE
     owner.wake()
-    answer = explained(owner, key=KeyRoom("k", limit, units))
+    answer = explained(owner, rooms=Rooms(key=KeyRoom("k", limit, units)))
     assert (first_failing(answer), answer["situation"]) == (failing, situation)
     assert ("Never starts" in answer["summary"]) == (limit < 3)
+
+
+@pytest.mark.parametrize(
+    ("room", "failing", "situation", "said"),
+    [
+        ((5, 5, None), "queue_not_full", "waiting_for_queue_limit", "running runs take 5 of 5 of queue 'q'"),
+        ((5, 7, 0.0), "queue_not_full", "waiting_for_queue_limit", "take 7 of 5"),  # it was lowered
+        ((0, 0, None), "queue_not_full", "waiting_for_queue_limit", "with maxRunning 0 none starts"),
+        ((5, 4, 0.0), "lease_rate_allows", "waiting_for_queue_limit", "maxLeaseRatePerSecond"),
+        ((None, 0, 0.0), "lease_rate_allows", "waiting_for_queue_limit", "maxLeaseRatePerSecond"),
+        ((5, 4, 2.0), "slot_free", "waiting_for_slot", "free slot"),
+        ((None, 9, None), "slot_free", "waiting_for_slot", "free slot"),
+    ],
+)
+def test_a_run_may_wait_for_the_limits_of_its_queue(
+    room: tuple[int | None, int, float | None], failing: str, situation: str, said: str
+) -> None:
+    owner = owner_of()
+    owner.now_ms = NOON + MINUTE
+    owner.wake()
+    answer = explained(owner, polling=Polling(3, 0, 1), rooms=Rooms(QueueRoom("q", *room)))
+    assert (first_failing(answer), answer["situation"]) == (failing, situation)
+    assert said in answer["summary"]
+
+
+@pytest.mark.parametrize(
+    ("heaviest", "units", "situation"),
+    [
+        (3, 3, "waiting_for_concurrency_key"),
+        (3, 2, "waiting_for_slot"),  # the heavy one has room: it goes, and then this one
+        (1, 4, "waiting_for_slot"),
+        (0, 0, "waiting_for_slot"),
+    ],
+)
+def test_a_light_run_may_wait_behind_a_heavier_one_of_its_key(heaviest: int, units: int, situation: str) -> None:
+    owner = owner_of(concurrency_key="k", concurrency_weight=1)
+    owner.now_ms = NOON + MINUTE
+    owner.wake()
+    rooms = Rooms(key=KeyRoom("k", 5, units, heaviest))
+    answer = explained(owner, polling=Polling(3, 2, 1), rooms=rooms)
+    assert answer["situation"] == situation
+    blocked = situation == "waiting_for_concurrency_key"
+    assert first_failing(answer) == ("concurrency_key_turn" if blocked else None)
+
+
+def test_the_key_is_the_reason_where_workers_wait_and_another_is_where_they_do_not() -> None:
+    owner = owner_of(concurrency_key="k", concurrency_weight=1)
+    owner.now_ms = NOON + MINUTE
+    owner.wake()
+    for polling, situation in ((NOBODY, "no_worker_polling"), (Polling(1, 0, 1), "waiting_for_slot")):
+        answer = explained(owner, polling=polling, rooms=Rooms(QueueRoom("q", 9), KeyRoom("k", 5, 3, 3)))
+        assert answer["situation"] == situation
+    names = [condition["name"] for condition in answer["conditions"]]
+    assert names.index("queue_not_full") < names.index("concurrency_key_free") < names.index("worker_polling")

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from api import concurrency_book
-from streams.core.envelopes import KeyRunning
+from streams.core.envelopes import KeyRunning, QueueRunning
 
 Api = Any
 DAILY = {"name": "n", "schedule": {"cron": "0 9 * * *", "timeZone": "UTC"}}
@@ -23,6 +23,12 @@ def say(api: Api, partition: int, *keys: KeyRunning) -> None:
 
 def running(units: int, weight: int = 0, tenant: str = "default") -> KeyRunning:
     return KeyRunning(tenant=tenant, key="customer:42", units=units, weight=weight)
+
+
+def busy(api: Api, partition: int, running: int, tenant: str = "default") -> None:
+    """Let an owner say how busy queue `narrow` is in its partition."""
+    told = (QueueRunning(tenant=tenant, queue="narrow", running=running, waiting=True),)
+    api.gateway.client.on_owners([(partition, replace(api.gateway.client.owners[partition], running=told))])
 
 
 async def test_a_limit_is_set_shown_changed_by_version_and_lifted(api: Api) -> None:
@@ -141,3 +147,26 @@ async def test_explain_says_that_a_run_waits_for_its_key(api: Api) -> None:
     answer = (await api("GET", f"/v1/jobs/{job_id}/explain")).body
     assert answer["situation"] == "waiting_for_concurrency_key"
     assert "take 2 of 2 of concurrency key 'customer:42'" in answer["summary"]
+
+
+async def test_explain_says_that_a_run_waits_for_the_limits_of_its_queue(api: Api) -> None:
+    job_id = (await api("POST", "/v1/jobs", {**DAILY, "queue": "narrow"})).body["jobId"]
+    assert (await api("POST", f"/v1/jobs/{job_id}/trigger", {})).status < 300
+
+    async def situation() -> str:
+        return str((await api("GET", f"/v1/jobs/{job_id}/explain")).body["situation"])
+
+    await api("PUT", "/v1/queues/narrow", {"maxRunning": 2})
+    busy(api, 0, 1)
+    busy(api, 1, 1, tenant="other")
+    assert await situation() == "no_worker_polling"
+    busy(api, 1, 1)
+    assert await situation() == "waiting_for_queue_limit"
+    busy(api, 1, 0)
+    assert await situation() == "no_worker_polling"
+    await api("PUT", "/v1/queues/narrow", {"maxLeaseRatePerSecond": 0})
+    assert await situation() == "waiting_for_queue_limit"
+    await api("PUT", "/v1/queues/narrow", {})
+    assert await situation() == "no_worker_polling"
+    await api("PUT", "/v1/tenants/default", {"maxLeaseRatePerSecond": 0})
+    assert await situation() == "waiting_for_queue_limit"

@@ -27,6 +27,7 @@ _NEXT: Mapping[str, str] = {
     "skipped_overlap": "Let runs overlap, or wait for each other: horolog jobs edit {job} --overlap allow (or queue)",
     "waiting_for_retry": "See the error: horolog runs show {run}",
     "waiting_for_concurrency_key": "See the key's limit in the conditions, and raise it: horolog concurrency-keys set",
+    "waiting_for_queue_limit": "See the queue's limits in the conditions, and raise them: horolog queues set",
     "waiting_for_slot": "Give the worker more slots, or start another one.",
     "will_run_at": "See later ones: horolog jobs preview {job}",
     "not_scheduled": "See what is: horolog jobs preview {job}",

@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperCommand
 
 from streams.core.time import (
+    INSTALLED_ZONE_DATA,
     CalendarIntervalSpec,
     CalendarSpec,
     CronSpec,
@@ -40,6 +41,8 @@ from streams.core.time import (
     utc_text,
     validate_spec,
 )
+from streams.core.time.civil import END_INSTANT_S, FIRST_INSTANT_S, local_text
+from streams.core.time.zone_text import local_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +56,8 @@ _EXPLAIN_MS = 366 * 86_400_000
 _CALENDAR = re.compile(r"([0-9]{1,6})(d|w|mo)")
 _CALENDAR_UNITS: dict[str, Literal["day", "week", "month"]] = {"d": "day", "w": "week", "mo": "month"}
 _EXIT_REFUSED = 2
+#: Options that belong to one kind of schedule: elsewhere they would be ignored, and the reader misled.
+_ONLY_WITH = {"anchor": "every", "local_time": "calendar", "anchor_date": "calendar", "dtstart": "rrule"}
 #: What a wrong command line raises: the parent of typer's own error, which is not exported by name.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 #: A line names at most this many dropped slots; the rest is a number.
@@ -100,8 +105,7 @@ def run_preview(args: PreviewArgs) -> int:
 
 
 def _preview(args: PreviewArgs) -> Iterator[str]:
-    after_ms = _instant_ms("after", args.after) if args.after else int(time.time() * 1000)
-    until_ms = _instant_ms("until", args.until) if args.until else None
+    after_ms, until_ms = _range(args)
     if args.count is not None and args.count < 0:
         raise InvalidSchedule("count", str(args.count), "is negative", "use 0 (with --until, for all) or more")
     if args.count is not None and args.count > COUNT_MAX:
@@ -109,12 +113,12 @@ def _preview(args: PreviewArgs) -> Iterator[str]:
     if not args.count and until_ms is None and args.count is not None:
         raise InvalidSchedule("count", "0", "lists all, without an end", "give --until")
     count = args.count if args.count is not None else (0 if until_ms is not None else COUNT_DEFAULT)
-    if not args.job_id.isprintable():
+    if not args.job_id or not args.job_id.isprintable():
         raise InvalidSchedule("jobId", args.job_id, "is no text", "use the id of a job")
     spec = _spec(args, after_ms)
     window = Window(
-        start_at_ms=_instant_ms("startAt", args.start_at) if args.start_at else None,
-        end_at_ms=_instant_ms("endAt", args.end_at) if args.end_at else None,
+        start_at_ms=None if args.start_at is None else _instant_ms("startAt", args.start_at, up=True),
+        end_at_ms=None if args.end_at is None else _instant_ms("endAt", args.end_at),
     )
     jitter = _jitter(args)
     calendars = (CalendarSpec("excluded", args.zone, args.exclude_dates),) if args.exclude_dates else ()
@@ -130,7 +134,20 @@ def _preview(args: PreviewArgs) -> Iterator[str]:
         yield from _explain(schedule, spec, args.job_id, after_ms, calendars)
     found = _backwards(schedule, after_ms, until_ms) if args.previous else _forwards(schedule, after_ms, until_ms)
     for occurrence in islice(found, count or None):
-        yield f"{utc_text(occurrence.at_ms)}\t{_notes(schedule, occurrence)}"
+        yield f"{utc_text(occurrence.at_ms)}\t{_notes(schedule, occurrence, args.zone)}"
+
+
+def _range(args: PreviewArgs) -> tuple[int, int | None]:
+    """Where the listing starts and ends. Rounded to whole ms so that --after stays exclusive and --until inclusive."""
+    back = args.previous
+    after_ms = int(time.time() * 1000) if args.after is None else _instant_ms("after", args.after, up=back)
+    if args.until is None:
+        return after_ms, None
+    until_ms = _instant_ms("until", args.until, up=back)
+    if (until_ms > after_ms) if back else (until_ms < after_ms):
+        side, fix = ("after", "an earlier --until") if back else ("before", "a later --until")
+        raise InvalidSchedule("until", args.until, f"lies {side} --after {utc_text(after_ms)}", f"give {fix}")
+    return after_ms, until_ms
 
 
 def _forwards(schedule: Schedule, after_ms: int, until_ms: int | None) -> Iterator[Occurrence]:
@@ -147,8 +164,9 @@ def _backwards(schedule: Schedule, before_ms: int, until_ms: int | None) -> Iter
         found = schedule.previous_before(found.at_ms)
 
 
-def _notes(schedule: Schedule, occurrence: Occurrence) -> str:
-    notes = [schedule.local_text(occurrence.at_ms), *occurrence.notes]
+def _notes(schedule: Schedule, occurrence: Occurrence, zone: str) -> str:
+    # In the zone asked for, also where it rules nothing: an interval and an instant have none of their own.
+    notes = [local_at(schedule.zone_data.zone(zone), occurrence.at_ms), *occurrence.notes]
     named = occurrence.dropped[:_DROPPED_NAMED_MAX]
     notes += [f"dropped {dropped.local} ({dropped.reason})" for dropped in named]
     more = sum(dropped.count for dropped in occurrence.dropped) - len(named)
@@ -184,21 +202,35 @@ def _spec(args: PreviewArgs, after_ms: int) -> ScheduleSpec:
             "exactly one is needed",
             "give --cron, --every, --calendar, --at or --rrule",
         )
-    # Unknown policies are refused by compile_schedule, which names the values.
+    for option, kind in _ONLY_WITH.items():
+        if getattr(args, option) is not None and given != [kind]:
+            name, owner = (word.replace("_", "-") for word in (option, kind))
+            raise InvalidSchedule(
+                name, str(getattr(args, option)), f"has no effect with --{given[0]}", f"use --{owner}"
+            )
+    # Unknown policies and zones are refused here for every kind, also where they change nothing.
     gap, overlap = cast("GapPolicy", args.gap), cast("OverlapHour", args.overlap_hour)
+    compile_schedule(CronSpec("@daily", args.zone, gap, overlap), job_id=args.job_id)
     if args.cron is not None:
         return CronSpec(args.cron, args.zone, gap, overlap)
     if args.every is not None:
-        anchor_ms = _instant_ms("anchor", args.anchor) if args.anchor else after_ms
+        anchor_ms = after_ms if args.anchor is None else _instant_ms("anchor", args.anchor, up=True)
         return IntervalSpec(parse_duration_ms("every", args.every), anchor_ms)
     if args.calendar is not None:
         return _calendar(args, gap, overlap)
     if args.at is not None:
         if _is_local(args.at):
             return LocalOneOffSpec(args.at, args.zone, gap, overlap)
-        return OneOffSpec(_instant_ms("at", args.at))
-    start = args.dtstart or datetime.fromtimestamp(after_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return OneOffSpec(_instant_ms("at", args.at, up=True))
+    # RFC 5545 starts a rule at a local time: by default the zone's, at --after.
+    start = _local_start(args.zone, after_ms) if args.dtstart is None else args.dtstart
     return RRuleSpec(args.rrule or "", start, args.zone, gap, overlap)
+
+
+def _local_start(zone: str, after_ms: int) -> str:
+    """Local time, to the second, of an instant; held between the first and the last second that can have a run."""
+    instant_s = min(max(after_ms // 1000, FIRST_INSTANT_S), END_INSTANT_S)
+    return local_text(max(instant_s + INSTALLED_ZONE_DATA.zone(zone).offset_at(instant_s), FIRST_INSTANT_S))
 
 
 def _calendar(args: PreviewArgs, gap: GapPolicy, overlap: OverlapHour) -> CalendarIntervalSpec:
@@ -213,6 +245,10 @@ def _calendar(args: PreviewArgs, gap: GapPolicy, overlap: OverlapHour) -> Calend
 
 def _jitter(args: PreviewArgs) -> Jitter:
     if args.jitter == "none":
+        if args.jitter_window is not None:
+            raise InvalidSchedule(
+                "jitter-window", args.jitter_window, "has no --jitter", "give --jitter job or occurrence"
+            )
         return Jitter()
     if args.jitter not in {"job", "occurrence"}:
         raise InvalidSchedule("jitter", args.jitter, "unknown", "use none, job or occurrence")
@@ -230,16 +266,19 @@ def _is_local(text: str) -> bool:
         return not text.upper().endswith("Z")
 
 
-def _instant_ms(field: str, text: str) -> int:
-    """Epoch ms of RFC 3339 text; an offset is needed, since the host's zone never counts (R1)."""
+def _instant_ms(field: str, text: str, *, up: bool = False) -> int:
+    """Epoch ms of RFC 3339 text; an offset is needed, since the host's zone never counts (R1).
+
+    What is finer than a millisecond is cut off, or with ``up`` rounded up: for what must not be early (R7).
+    """
     try:
-        value = datetime.fromisoformat(text)
+        value = datetime.fromisoformat(text.upper())  # RFC 3339 allows a small t and z
     except ValueError:
         value = None
     if value is None or value.tzinfo is None:
         raise InvalidSchedule(field, text, "not an instant", "write RFC 3339 with Z, such as 2026-03-08T06:30:00Z")
     since = value - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+    return (since.days * 86_400 + since.seconds) * 1000 + (since.microseconds + 999 * up) // 1000
 
 
 class _OneLineUsage(TyperCommand):

@@ -59,6 +59,13 @@ _NUMBERS = {
     "BYSECOND": ("bysecond", 0, 59, False),
     "BYSETPOS": ("bysetpos", 1, 366, True),
 }
+#: Lines that stand beside RRULE in a calendar file, and where they go here.
+_OTHER_LINES = {
+    "DTSTART": "give the start as dtstart, the zone as zone, and the rule alone",
+    "EXDATE": "exclude dates with a calendar",
+    "RDATE": "use a job for each further date",
+    "EXRULE": "exclude by rule with a calendar",
+}
 _PART_VALUES_MAX = 366
 #: One minute apart all day: beyond that a cron expression says it better.
 RRULE_TIMES_MAX = 1_440
@@ -74,6 +81,9 @@ def _parts(rule: str) -> dict[str, str]:
     if len(rule) > RRULE_CHARS_MAX:
         raise _refuse(rule, f"longer than {RRULE_CHARS_MAX} characters", "use fewer BY values")
     text = rule.strip().upper().removeprefix("RRULE:")
+    for name, fix in _OTHER_LINES.items():
+        if re.search(rf"(^|\s){name}[:;]", text):
+            raise _refuse(rule, f"{name} is not part of the rule", fix)
     parts: dict[str, str] = {}
     for piece in text.split(";"):
         name, equals, value = piece.partition("=")

@@ -26,6 +26,7 @@ from streams.core.time.specs import (
     ScheduleSpec,
 )
 from streams.core.time.wall_clock import WallClockSlots, resolve_local
+from streams.core.time.zone_text import utc_text
 
 if TYPE_CHECKING:
     from streams.core.time.zones import ZoneData
@@ -82,7 +83,11 @@ def _check_policies(spec: CronSpec | CalendarIntervalSpec | LocalOneOffSpec | RR
 
 def _check_instant(at_ms: int, field: str) -> None:
     if not FIRST_INSTANT_MS <= at_ms < END_INSTANT_MS:
-        raise InvalidSchedule(field, str(at_ms), "outside 1970 to 2199", "use milliseconds since 1970-01-01T00:00Z")
+        try:
+            text = utc_text(at_ms)
+        except OverflowError:  # beyond the year 9999: probably no milliseconds
+            text = f"{at_ms} ms"
+        raise InvalidSchedule(field, text, "outside 1970 to 2199", "use an instant between these years, given in ms")
 
 
 def _interval(spec: IntervalSpec) -> IntervalSlots:

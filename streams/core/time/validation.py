@@ -6,11 +6,13 @@ Contract: pure and bounded; raises InvalidSchedule, returns warnings with stable
 
 from __future__ import annotations
 
+import re
+
 from streams.core.time.cron_fields import DAY, CronFields
 from streams.core.time.cron_pattern import CronPattern
 from streams.core.time.rejection import InvalidSchedule, Warning_
 from streams.core.time.schedule import NO_JITTER, NO_WINDOW, Schedule, compile_schedule
-from streams.core.time.slots import FIRST_INSTANT_MS
+from streams.core.time.slots import END_INSTANT_MS, FIRST_INSTANT_MS
 from streams.core.time.specs import (
     CalendarSpec,
     CronSpec,
@@ -122,7 +124,7 @@ def _check_fires(schedule: Schedule, job_id: str, after_ms: int, calendars: tupl
             )
         raise InvalidSchedule("schedule", text, "never fires", "use dates that exist between 1970 and 2199")
     if bare.first_occurrence(after_ms) is None:
-        raise InvalidSchedule("schedule", text, f"never fires after {utc_text(after_ms)}", "use a later end")
+        raise _refuse_ended(bare, text, after_ms)
     if calendars and compile_schedule(
         spec, job_id=job_id, window=schedule.window, zone_data=schedule.zone_data
     ).first_occurrence(after_ms):
@@ -131,6 +133,15 @@ def _check_fires(schedule: Schedule, job_id: str, after_ms: int, calendars: tupl
             "calendars", names, "never fires: they exclude every slot", "drop a calendar or change the schedule"
         )
     raise InvalidSchedule("window", text, "never fires between startAt and endAt", "widen the window")
+
+
+def _refuse_ended(bare: Schedule, text: str, after_ms: int) -> InvalidSchedule:
+    """Say which end has passed: the rule's own (COUNT, UNTIL), or that of all schedules."""
+    last = bare.previous_before(END_INSTANT_MS)
+    ended = isinstance(bare.spec, RRuleSpec) and re.search("COUNT|UNTIL", bare.spec.rule.upper()) is not None
+    reason = f"never fires after {utc_text(after_ms)}" + (f": its last was {utc_text(last.at_ms)}" if last else "")
+    fix = "use a later UNTIL or a larger COUNT" if ended else "use an instant before 2200: no schedule goes further"
+    return InvalidSchedule("schedule", text, reason, fix)
 
 
 def _check_jitter(spec: ScheduleSpec, job_id: str, jitter: Jitter, after_ms: int, zone_data: ZoneData) -> None:

@@ -6,6 +6,7 @@ from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import typer
@@ -129,6 +130,32 @@ REFUSED = [
     {"cron": "H * * * *", "job_id": "\udcff"},
     {"cron": "H * * * *", "job_id": "a\nb"},
     {"rrule": "FREQ=DAILY", "zone": "Europe/Berlin", "start_at": "9999-12-31T23:59:59Z"},
+    *({"cron": "0 9 * * *", option: ""} for option in ("after", "until", "start_at", "end_at", "job_id", "zone")),
+    {"every": "5m", "anchor": ""},
+    {"rrule": "FREQ=DAILY", "dtstart": ""},
+    {"cron": "0 9 * * *", "until": "2025-12-31T23:59:59Z"},
+    {"cron": "0 9 * * *", "until": "2026-01-01T00:00:01Z", "previous": True},
+    *(
+        {kind: value, option: given}
+        for kind, value in (("cron", "0 9 * * *"), ("every", "5m"), ("at", "2026-06-01T02:00"), ("rrule", "FREQ=DAILY"))
+        for option, owner, given in (
+            ("anchor", "every", "2026-01-01T00:00:00Z"),
+            ("dtstart", "rrule", "2026-01-01T00:00"),
+            ("local_time", "calendar", "09:00"),
+            ("anchor_date", "calendar", "2026-01-01"),
+            ("jitter_window", "jitter", "5s"),
+        )
+        if kind != owner
+    ),
+    *(
+        {kind: value, option: "nonsense"}
+        for kind, value in (("every", "5m"), ("at", "2026-06-01T02:00:00Z"))
+        for option in ("zone", "gap", "overlap_hour")
+    ),
+    {"cron": "0 9 * * *", "after": "9999-12-31T23:59:59Z"},
+    {"rrule": "FREQ=DAILY", "zone": "Asia/Tokyo", "after": "9999-12-31T23:59:59Z"},
+    {"rrule": "DTSTART:20260101T090000\nRRULE:FREQ=DAILY"},
+    {"rrule": "RRULE:FREQ=DAILY\nEXDATE:20260102T090000"},
 ]
 
 
@@ -137,6 +164,69 @@ def test_what_cannot_be_scheduled_ends_with_2_and_one_line(run: Any, options: di
     code, lines, errors = run(**{"after": "2026-01-01T00:00:00Z", **options})
 
     assert (code, lines, len(errors)) == (2, [], 1)
+
+
+REFUSED_BY_NAME = [
+    ({"at": "2999-01-01T00:00:00Z"}, ("at '2999-01-01T00:00:00Z'", "1970 to 2199")),
+    ({"cron": "0 9 * * *", "after": "2999-01-01T00:00:00Z"}, ("2999-01-01T00:00:00Z", "before 2200")),
+    ({"cron": "0 0 29 2 *", "after": "2196-03-01T00:00:00Z"}, ("2196-02-29T00:00:00Z", "before 2200")),
+    (
+        {"rrule": "FREQ=DAILY;COUNT=3", "dtstart": "2025-01-01T09:00"},
+        ("its last was 2025-01-03T09:00:00Z", "COUNT"),
+    ),
+    ({"rrule": "FREQ=DAILY;UNTIL=20250105", "dtstart": "2025-01-01T09:00"}, ("2025-01-05T09:00:00Z", "UNTIL")),
+    ({"rrule": "DTSTART;TZID=Asia/Tokyo:20260101T090000 RRULE:FREQ=DAILY"}, ("DTSTART is not", "dtstart")),
+    ({"cron": "0 9 * * *", "dtstart": "2026-01-01T00:00"}, ("--cron", "--rrule")),
+]
+
+
+@pytest.mark.parametrize(("options", "named"), REFUSED_BY_NAME, ids=[str(case[0]) for case in REFUSED_BY_NAME])
+def test_a_refusal_names_what_was_written_and_a_fix_that_helps(
+    run: Any, options: dict[str, Any], named: tuple[str, ...]
+) -> None:
+    code, _, [error] = run(**{"after": "2026-01-01T00:00:00Z", **options})
+
+    assert code == 2
+    assert [text for text in named if text not in error] == []
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo", "Pacific/Kiritimati", "Pacific/Pago_Pago", "UTC"])
+def test_a_rule_without_dtstart_starts_at_the_local_time_of_after(run: Any, zone: str) -> None:
+    """Each hour of a day: the first of a daily rule is the next such hour of the zone, and COUNT counts from there."""
+    after = datetime(2026, 3, 7, 4, 30, tzinfo=UTC)
+    for hour in range(24):
+        _, lines, _ = run(
+            rrule=f"FREQ=DAILY;BYHOUR={hour};BYMINUTE=0;BYSECOND=0;COUNT=1", zone=zone, after=after.isoformat()
+        )
+        expected = after.astimezone(ZoneInfo(zone)).replace(hour=hour, minute=0)
+        expected += timedelta(days=expected <= after)
+        assert [line.split("\t")[0] for line in lines] == [utc_text(int(expected.timestamp() * 1000))]
+
+
+@pytest.mark.parametrize("options", [{"every": "1h"}, {"at": "2026-01-01T01:00:00Z"}, {"cron": "0 * * * *"}])
+def test_local_time_is_shown_in_the_zone_asked_for(run: Any, options: dict[str, str]) -> None:
+    _, lines, _ = run(**options, zone="Asia/Kathmandu", after="2026-01-01T00:00:00Z", count=1)
+
+    assert lines[0].split("\t")[1].startswith("2026-01-01T06:")
+    assert "+05:45" in lines[0]
+
+
+def test_below_a_millisecond_after_stays_exclusive_until_inclusive_and_nothing_is_early(run: Any) -> None:
+    def instants(**options: Any) -> list[str]:
+        return [line.split("\t")[0][-7:] for line in run(count=0, **options)[1]]
+
+    just_after, just_before = "2026-01-01T00:00:01.0005Z", "2026-01-01T00:00:00.9995Z"
+    start, end = "2026-01-01T00:00:00Z", "2026-01-01T00:00:02Z"
+    assert instants(cron="* * * * * *", after=just_before, until=end) == [":00:01Z", ":00:02Z"]
+    assert instants(cron="* * * * * *", after=just_after, until=end) == [":00:02Z"]
+    assert instants(cron="* * * * * *", after=start, until=just_before) == []
+    assert instants(cron="* * * * * *", after=just_after, until=start, previous=True) == [":00:01Z", ":00:00Z"]
+    assert instants(cron="* * * * * *", after=end, until=just_after, previous=True) == []
+    assert instants(at=just_after, after=start, until=end) == ["01.001Z"]
+
+
+def test_a_small_t_and_z_are_rfc_3339(run: Any) -> None:
+    assert len(run(cron="0 * * * *", after="2026-01-01t00:00:00z", until="2026-01-01t03:00:00z")[1]) == 3
 
 
 def test_warnings_do_not_stop_the_preview(run: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from typing import Any
 
 import pytest
@@ -272,10 +273,18 @@ def test_a10_a_skipped_slot_is_recorded(ask: Any) -> None:
 
 @pytest.mark.timeout(60)
 def test_a13_ends(ask: Any) -> None:
-    """A13: looped for ever. The first results are checked above, the time is in the benchmark."""
-    found = ask.next("0 0 12 11,26 * *", "America/Sao_Paulo", "2014-10-12T03:00Z", 50)
+    """A13: looped for ever. The first results are checked above; here that all are, and in under 10 ms of CPU."""
+    asked = [("0 0 12 11,26 * *", "2014-10-12T03:00Z"), ("0 0 0 19 10 *", "2014-10-01T03:00Z")]
+    for expression, after in asked:
+        found = ask.next(expression, "America/Sao_Paulo", after, 50)
+        took_s = []
+        for _ in range(5):  # the best of five: a neighbour on the machine is no fault of ours
+            start_s = time.process_time()
+            ask.next(expression, "America/Sao_Paulo", after, 2)
+            took_s.append(time.process_time() - start_s)
 
-    assert len(set(found)) == 50
+        assert len(set(found)) == 50
+        assert min(took_s) < 0.010
 
 
 def test_a19_iterating_over_the_european_change_never_repeats(ask: Any) -> None:

@@ -132,6 +132,7 @@ class DispatchClient:
     async def stop(self) -> None:
         """Begin to stop, send what was accepted, end every other wait with `outcome_unknown`."""
         self.begin_stop()
+        self._flush()  # grants that have come since are handed back, and their alarm would ring too late
         await self._link.stop()
         self._calls.fail_all("outcome_unknown")
         self._alarms.stop()

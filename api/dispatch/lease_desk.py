@@ -492,8 +492,9 @@ class LeaseDesk:
             waiters = self._waiters[key] = QueueWaiters()
         worker = waiters.worker(request.worker_id if request is not None else grant.worker_id)
         self._end_request(request_id)
-        if grant.expires_at_ms <= self._broker.now_ms():
-            # An owner was frozen between its commit and its reply: the run may be somebody else's by now.
+        if self._stopped or grant.expires_at_ms <= self._broker.now_ms():
+            # Nobody will call here any more; or an owner was frozen between its commit and its reply, and the run may
+            # be somebody else's by now.
             self._release(grant)
         else:
             worker.grants.append(grant)

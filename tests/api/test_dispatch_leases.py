@@ -603,6 +603,21 @@ async def test_stopping_answers_waiting_polls_empty_and_releases_ready_grants(be
     assert bench.link.demands[-1].queues == ()
 
 
+@pytest.mark.parametrize("late", ["before the last step", "in the same moment"])
+async def test_a_grant_that_comes_while_it_stops_is_handed_back(bench: Bench, late: str) -> None:
+    """Or its run would wait for a whole lease: what the packer holds at the end is sent."""
+    poll(bench, "w", max_runs=5)
+    await bench.settle()
+    bench.offers(bench.offer(1))
+    (one,) = await sent_requests(bench)
+    bench.client.begin_stop()
+    if late == "before the last step":
+        await bench.advance(1)
+    bench.grant([one])
+    await bench.client.stop()
+    assert bench.releases() == [one.run_id]
+
+
 async def test_thousands_of_workers_wait_without_a_task_or_timer_each(bench: Bench) -> None:
     desk = bench.client.desk
     polls = [

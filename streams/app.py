@@ -36,6 +36,7 @@ from streams.query import QueryServer
 from streams.reply_sender import ReplySender
 from streams.stall_facts import SchedulerFacts
 from streams.stalls import StallWatch
+from streams.stop_bound import StopBound
 from streams.store.rocks import open_store
 from streams.topic_admin import TopicsWrongError, require_topics
 from streams.transaction import KafkaCommitter, NoSteps
@@ -99,6 +100,7 @@ class _Process:
         end_with_threads(self._ends.end)
         self._metrics = SchedulerMetrics(partitions=settings.topics.partitions, stalls=self._ends.count)
         self._watchdog = Watchdog(settings.scheduler.watchdog_timeout_ms, end=self._ends.end)
+        self._stop_bound = StopBound()
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
         self._app = make_app(settings, str(slot.path / "faust"))
@@ -207,6 +209,7 @@ class _Process:
             beats.cancel()
             self._watchdog.stop()
             self._stalls.stop()
+            self._stop_bound.begin(0 if self._owner.failure is None else 1)
         if self._owner.failure is not None:
             self._logger.error("owner_failed", exc_info=self._owner.failure)
             await self._app.crash(self._owner.failure)
@@ -250,6 +253,7 @@ class _Process:
         self._replies.close()
         self._committer.close()
         self._log.close()
+        self._stop_bound.done()
 
 
 async def _listen(server: QueryServer, host: str, first_port: int) -> int:

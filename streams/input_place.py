@@ -1,9 +1,11 @@
 """How far a partition's inputs are consumed, as its own ledger says it: for when Kafka forgot the group's offsets.
 
-Kafka drops the offsets of a group that had no member for a week (`offsets.retention.minutes`). Topic `job-definitions`
-is compacted and kept for ever: read from its beginning, it would bring back jobs that were deleted through the API, and
-undo edits. So the header of every marker repeats the offsets of its transaction, with the topic's id: one that was
-deleted and made anew begins at 0 again, and nothing of it is consumed.
+Kafka drops the offsets of a group that had no member for a week (`offsets.retention.minutes`), and they may go back
+where the group's coordinator loses its newest records: an unclean election of `__consumer_offsets`, or a broker of 4.1
+that is fenced while it loads the group (seen in a fault campaign: the generation went from 61 to 30). Topic
+`job-definitions` is compacted and kept for ever: read from its beginning, it would bring back jobs that were deleted
+through the API, and undo edits. So the header of every marker repeats the offsets of its transaction, with the topic's
+id: one that was deleted and made anew begins at 0 again, and nothing of it is consumed.
 """
 
 from __future__ import annotations
@@ -67,12 +69,17 @@ def places_in(meta: Mapping[str, int]) -> dict[Source, InputPlace]:
     }
 
 
+def is_ahead(told: InputPlace | None, committed: int) -> bool:
+    """Whether the ledger tells more than the group does, so that the topic must be looked at."""
+    return told is not None and told.next_offset > max(committed, 0)
+
+
 def floor_of(committed: int, told: InputPlace | None, topic: int, end: int) -> int:
     """Return the next offset to consume of one source in one partition.
 
-    `committed` is the group's word, NO_OFFSET where it has none. Only then counts what the ledger told, if it is of the
-    same topic and the topic still reaches so far (it does not where the log was cut by an unclean election).
+    The farther one of `committed`, the group's word (NO_OFFSET where it has none), and what the ledger told. That
+    counts if it is of the same topic, and if this one still reaches so far: an unclean election may have cut it.
     """
-    if committed != NO_OFFSET:
-        return committed
-    return told.next_offset if told is not None and told.topic == topic and told.next_offset <= end else 0
+    if told is not None and is_ahead(told, committed) and told.topic == topic and told.next_offset <= end:
+        return told.next_offset
+    return max(committed, 0)

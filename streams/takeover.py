@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streams.absence import Absence, told_by
 from streams.core.wire import decode_marker
 from streams.input_place import (
-    NO_OFFSET,
     PLACES_HEADER,
     InputPlace,
     decode_places,
     floor_of,
+    is_ahead,
     meta_of,
     places_in,
     topic_number,
@@ -199,13 +199,13 @@ class Takeover:
     ) -> dict[int, Recovered]:
         topics = {source: topic_number(input_ids[topic]) for topic, source in self._input_topics.items()}
         names = {source: topic for topic, source in self._input_topics.items()}
-        missing = [
+        behind = [
             (names[source], partition)
             for partition, offsets in committed.items()
             for source, offset in offsets.items()
-            if offset == NO_OFFSET and source in marked[partition].places
+            if is_ahead(marked[partition].places.get(source), offset)
         ]
-        ends = self._log.stable_ends(missing) if missing else {}
+        ends = self._log.stable_ends(behind) if behind else {}
         found = {}
         for partition, store in stores.items():
             next_seq, last_marker_ms, absence, places = marked[partition]

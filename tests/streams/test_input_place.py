@@ -50,8 +50,12 @@ def test_topics_have_numbers_that_a_store_can_keep() -> None:
 @pytest.mark.parametrize(
     ("committed", "told", "end", "floor"),
     [
-        (5, InputPlace(1, 9), 20, 5),
-        (0, InputPlace(1, 9), 20, 0),  # somebody set it back on purpose
+        (15, InputPlace(1, 9), 20, 15),
+        (0, InputPlace(1, 9), 20, 9),
+        (8, InputPlace(1, 9), 20, 9),  # the group's offset went back
+        (8, InputPlace(1, 9), 8, 8),
+        (8, InputPlace(2, 9), 20, 8),
+        (9, InputPlace(1, 9), 0, 9),
         (NO_OFFSET, InputPlace(1, 9), 20, 9),
         (NO_OFFSET, InputPlace(1, 9), 9, 9),
         (NO_OFFSET, InputPlace(1, 9), 8, 0),  # the topic lost its end

@@ -42,6 +42,7 @@ from streams.topic_admin import (
     create_topics,
     list_topics,
     repair_topics,
+    require_topics_exist,
 )
 
 if TYPE_CHECKING:
@@ -357,7 +358,9 @@ def scheduler(config: ConfigOption = None) -> None:
 @app.command()
 def gateway(config: ConfigOption = None) -> None:
     """Run a gateway: the HTTP side for people, services and workers."""
-    _run_service("api.server", "run_gateway", load_settings(config))
+    settings = load_settings(config)
+    require_topics_exist(settings)
+    _run_service("api.server", "run_gateway", settings)
 
 
 if find_spec("streams.preview") is not None:

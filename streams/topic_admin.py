@@ -173,6 +173,17 @@ def require_topics(settings: Settings) -> list[Finding]:
     return lowered
 
 
+def require_topics_exist(settings: Settings) -> None:
+    """Return if every topic is there; raise TopicsWrongError, or KafkaUnreachableError, otherwise.
+
+    For the gateway, whose clients would tell it in words of their own, hundreds of times. What a topic's properties
+    must be is the scheduler's business: a gateway that refused to start for them would help nobody.
+    """
+    missing = [_missing(row.name) for row in list_topics(settings) if row.state == "missing"]
+    if missing:
+        raise TopicsWrongError(missing)
+
+
 def _copies_are_away(topic: TopicMetadata, settings: Settings) -> bool:
     return any(len(partition.isrs) < settings.topics.min_insync_replicas for partition in topic.partitions.values())
 

@@ -139,6 +139,24 @@ def test_an_unreachable_kafka_exits_with_3(monkeypatch: pytest.MonkeyPatch, caps
     assert "horologd kafka start" in capsys.readouterr().err
 
 
+def test_a_gateway_without_kafka_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOROLOG_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    monkeypatch.setattr("streams.topic_admin.REQUEST_TIMEOUT_S", 0.5)
+
+    assert cli.run(["gateway"]) == cli.EXIT_MISSING
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "horologd kafka start" in line
+
+
+def test_a_gateway_without_topics_names_them(on_kafka: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["gateway"]) == cli.EXIT_FAILED
+    said = capsys.readouterr().err
+    assert f"Topic {on_kafka}config" in said
+    assert "horologd topics create" in said
+
+
 def test_missing_java_exits_with_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,6 +207,7 @@ def test_a_service_gets_the_settings_and_its_result_is_the_exit_code(
 
     stand_in = types.ModuleType(module)
     setattr(stand_in, function, serve)
+    monkeypatch.setattr(cli, "require_topics_exist", lambda _: None)
     monkeypatch.setitem(sys.modules, module, stand_in)
     monkeypatch.setenv("HOROLOG_KAFKA__NAMESPACE", "mine.")
 

@@ -6,13 +6,18 @@ in the words of docs/http-api.md. Values are checked where they are used (defini
 
 from __future__ import annotations
 
+import difflib
 import re
-from typing import Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
+import msgspec.inspect
 from msgspec import UNSET, Raw, UnsetType
 
 from api.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 B = TypeVar("B")
 
@@ -295,6 +300,16 @@ class CalendarBody(Body, frozen=True, kw_only=True):
 _AT: Final = re.compile(r" - at `(?:key in )?(\$[^`]*)`")
 _MISSING: Final = re.compile(r"Object missing required field `([^`]+)`")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `([^`]+)`")
+_TYPES: Final = re.compile(r"Expected (.+?), got (.+)")
+_WORDS: Final = {
+    "str": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "an object",
+    "array": "an array",
+}
+"""Types as a writer of JSON knows them; msgspec names Python's."""
 _INVALID: Final = re.compile(r"Invalid enum value (.*?)(?: - at|$)")
 
 
@@ -311,7 +326,7 @@ def decode(json_decoder: msgspec.json.Decoder[B], data: bytes, prefix: str = "")
     try:
         return json_decoder.decode(data)
     except msgspec.ValidationError as error:
-        raise _wrong_shape(str(error), prefix) from None
+        raise _wrong_shape(str(error), prefix, json_decoder.type) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Problem("bad_json", f"The body is not JSON: {error}{_place(data, str(error))}.") from None
     except RecursionError:
@@ -336,7 +351,7 @@ def _place(data: bytes, message: str) -> str:
     return f" (line {line}, column {column})"
 
 
-def _wrong_shape(message: str, prefix: str) -> Problem:
+def _wrong_shape(message: str, prefix: str, body_type: Any) -> Problem:
     at = _AT.search(message)
     path = at[1].removeprefix("$").lstrip(".") if at else ""
     if (missing := _MISSING.search(message)) is not None:
@@ -344,8 +359,10 @@ def _wrong_shape(message: str, prefix: str) -> Problem:
         return Problem("missing_field", f"{field}: is required; send it.", field=field)
     if (unknown := _UNKNOWN.search(message)) is not None:
         field = _join(prefix, path, unknown[1])
-        advice = "is not a known field; remove it or correct its name."
-        return Problem("unknown_field", f"{field}: {advice}", field=field)
+        known = _names_at(body_type, path)
+        near = difflib.get_close_matches(unknown[1], known, n=1)
+        advice = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}."
+        return Problem("unknown_field", f"{field}: is not a known field; {advice}", field=field, allowed=known)
     field = _join(prefix, path, "")
     if not field:
         return Problem("bad_json", f"The body must be a JSON object. {message}.")
@@ -354,7 +371,31 @@ def _wrong_shape(message: str, prefix: str) -> Problem:
         detail = f"{field}: {invalid[1]} is not one of {', '.join(allowed)}; use one of them."
         return Problem("invalid_field", detail, field=field, allowed=list(allowed))
     reason = message.split(" - at ", maxsplit=1)[0].replace("`", "")
-    return Problem("invalid_field", f"{field}: {reason}; send the right type.", field=field, allowed=_expected(reason))
+    if (types := _TYPES.fullmatch(reason)) is not None:
+        wanted, got = _in_words(types[1]), _in_words(types[2])
+        return Problem("invalid_field", f"{field}: is {got}; send {wanted}.", field=field, allowed=wanted)
+    return Problem("invalid_field", f"{field}: {reason}; send the right type.", field=field)
+
+
+def _names_at(body_type: Any, path: str) -> list[str]:
+    """Give the names of the fields of the object at a path of a body."""
+    info: Any = msgspec.inspect.type_info(body_type)
+    for step in re.findall(r"[^.\[\]]+|\[[^\]]*\]", path):
+        options = _objects(info)
+        if step.startswith("["):
+            info = next((one.item_type for one in options if isinstance(one, msgspec.inspect.ListType)), None)
+        else:
+            fields = {field.encode_name: field.type for one in options for field in getattr(one, "fields", ())}
+            info = fields.get(step)
+    return [field.encode_name for one in _objects(info) for field in getattr(one, "fields", ())]
+
+
+def _objects(info: Any) -> Sequence[Any]:
+    return info.types if isinstance(info, msgspec.inspect.UnionType) else (info,)
+
+
+def _in_words(types: str) -> str:
+    return " or ".join(_WORDS.get(name, name) for name in types.split(" | "))
 
 
 def _join(*parts: str) -> str:
@@ -363,8 +404,3 @@ def _join(*parts: str) -> str:
         if part:
             joined += part if part.startswith("[") or not joined else f".{part}"
     return joined
-
-
-def _expected(reason: str) -> Any:
-    match = re.match(r"Expected (.+?), got", reason)
-    return match[1] if match else None

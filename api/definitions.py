@@ -192,7 +192,7 @@ def schedule_problem(error: InvalidSchedule, schedule: Schedule) -> Problem:
     if "never fires" in error.reason:
         code = "never_fires"
     named = "" if error.field in ("cron", "time zone") else f"{error.field} "
-    detail = f"{field}: {named}{error.text!r}: {error.reason}; {error.fix}."
+    detail = f"{field}: {named}{error.text!r}: {error.reason}; {error.fix}{'' if error.fix.endswith('?') else '.'}"
     return Problem(code, detail, field=field, allowed=error.fix)
 
 

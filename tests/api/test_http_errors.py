@@ -114,8 +114,44 @@ async def test_a_wrong_definition_names_its_field(
     created = await api("POST", "/v1/jobs", {"name": "n"} | fields)
     assert created.problem() == (status, code, field)
     assert field.split("[", maxsplit=1)[0] in created.body["detail"]
+    assert "?." not in created.body["detail"]
     assert api.owner.jobs == {}
     assert api.link.commands == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "allowed", "advice"),
+    [
+        ({"name": 5}, "a string or null", "name: is a whole number; send a string or null."),
+        ({"delaySeconds": "1"}, "a number or null", "delaySeconds: is a string; send a number or null."),
+        ({"maxRuns": True}, "a whole number or null", "maxRuns: is true or false; send a whole number or null."),
+        ({"labels": []}, "an object or null", "labels: is an array; send an object or null."),
+    ],
+)
+async def test_a_wrong_type_is_told_in_the_words_of_json(
+    api: Api, fields: dict[str, Any], allowed: str, advice: str
+) -> None:
+    answered = await api("POST", "/v1/jobs", {"name": "n", "delaySeconds": 1} | fields)
+    assert (answered.status, answered.body["allowed"], answered.body["detail"]) == (422, allowed, advice)
+
+
+@pytest.mark.parametrize(
+    ("fields", "near", "known"),
+    [
+        ({"retires": {}}, "did you mean retry?", "catchUp"),
+        ({"retry": {"maxAttempt": 3}}, "did you mean maxAttempts?", "baseSeconds"),
+        ({"schedule": {"everyCalendar": {"units": "day"}}}, "did you mean unit?", "startDate"),
+        ({"calendars": [{"nmae": "x"}]}, "did you mean name?", "mode"),
+        ({"retry": {"zzz": 3}}, "known are: maxAttempts, backoff, baseSeconds, maxSeconds.", "maxAttempts"),
+    ],
+)
+async def test_an_unknown_field_names_those_that_are_known(
+    api: Api, fields: dict[str, Any], near: str, known: str
+) -> None:
+    answered = await api("POST", "/v1/jobs", {"name": "n", "delaySeconds": 1} | fields)
+    assert answered.body["code"] == "unknown_field"
+    assert answered.body["detail"].endswith(near)
+    assert known in answered.body["allowed"]
 
 
 @pytest.mark.parametrize("number", [0, -1, 2**31 + 1])

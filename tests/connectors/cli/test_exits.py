@@ -6,6 +6,8 @@ import asyncio
 import io
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from horolog import cli
 from horolog._cli.screen import Screen, last_line
 from horolog._cli.session import Session
@@ -13,8 +15,6 @@ from horolog.testing import FakeGateway
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    import pytest
 
     Horolog = Callable[..., Awaitable[Any]]
 
@@ -25,6 +25,41 @@ async def test_not_found_is_4(horolog: Horolog) -> None:
     assert (said.code, said.out) == (4, "")
     assert "[job_not_found]" in said.err
     assert "horolog jobs list" in said.err
+
+
+async def test_a_name_in_the_place_of_an_id_is_told_apart(horolog: Horolog) -> None:
+    await horolog("jobs", "create", "rollup", "--every", "1h")
+
+    said = await horolog("jobs", "pause", "rollup")
+
+    assert said.code == 4
+    assert "its id, not its name" in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "help_of"),
+    [
+        ((), "horolog"),
+        (("jobs",), "horolog jobs"),
+        (("jobs", "shw"), "horolog jobs"),
+        (("jobs", "create", "x", "--lane", "hi"), "horolog jobs create"),
+        (("runs", "list", "--limit", "many"), "horolog runs list"),
+    ],
+)
+async def test_a_wrong_command_line_is_2_and_says_where_to_read_on(
+    horolog: Horolog, arguments: tuple[str, ...], help_of: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = await horolog(*arguments)
+
+    assert said.code == 2
+    assert f"See `{help_of} --help`." in said.err + capsys.readouterr().err
+
+
+async def test_every_backoff_of_the_contract_can_be_chosen(horolog: Horolog) -> None:
+    for backoff in ("exponential", "fixed", "none"):
+        made = await horolog("jobs", "create", "x", "--id", backoff, "--every", "1h", "--backoff", backoff)
+        shown = await horolog("jobs", "show", backoff, "-o", "json")
+        assert (made.code, shown.json["retry"]["backoff"]) == (0, backoff)
 
 
 async def test_a_version_that_is_not_current_is_5(horolog: Horolog) -> None:

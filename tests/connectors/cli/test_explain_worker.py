@@ -56,6 +56,26 @@ async def test_a_run_id_names_job_and_instant(horolog: Horolog) -> None:
     assert (said.json["jobId"], said.json["at"]) == ("x", "2026-12-02T14:00:00.123Z")
 
 
+async def test_a_run_whose_id_names_no_instant_is_explained_by_that_of_the_run(
+    horolog: Horolog, gateway: FakeGateway
+) -> None:
+    await horolog("jobs", "create", "x", "--id", "a_b", "--every", "1h")
+    await horolog("jobs", "trigger", "a_b")
+    (run_id,) = gateway.runs
+
+    said = await horolog("explain", run_id, "-o", "json")
+    shown = await horolog("runs", "show", run_id, "-o", "json")
+
+    assert (said.code, said.json["jobId"], said.json["runId"]) == (0, "a_b", run_id)
+    assert said.json["at"] == shown.json["scheduledFor"]
+
+
+async def test_a_job_whose_id_looks_like_that_of_a_run_is_explained(horolog: Horolog) -> None:
+    await horolog("jobs", "create", "x", "--id", "run_x_y", "--every", "1h")
+
+    assert (await horolog("explain", "run_x_y", "-o", "json")).json["jobId"] == "run_x_y"
+
+
 async def test_a_job_that_is_not_there_is_4(horolog: Horolog) -> None:
     assert (await horolog("explain", "nope")).code == 4
 

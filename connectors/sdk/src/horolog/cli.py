@@ -7,7 +7,6 @@ definition, 3 gateway not reachable, 4 not found, 5 conflict.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
@@ -28,11 +27,12 @@ from horolog._cli import (
     worker,
 )
 from horolog._cli.exits import EPILOG, FAILED, USAGE, CliError
-from horolog._cli.options import Leaves, common_options
+from horolog._cli.options import Leaves, Parser, common_options
 from horolog._cli.screen import Screen
 from horolog._cli.session import Session
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Mapping, Sequence
 
 URL = "http://127.0.0.1:8080"
@@ -41,7 +41,7 @@ INTERRUPTED = 130
 
 def build_parser() -> argparse.ArgumentParser:
     """Give the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = Parser(
         prog="horolog",
         description="Jobs, runs, queues and workers of Horolog, over its HTTP API.",
         epilog=EPILOG,

@@ -46,7 +46,7 @@ def add_schedule_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--gap", choices=["shift", "skip"], help="times that a clock change leaves out")
     group.add_argument("--overlap-hour", choices=["first", "second", "both"], help="times that come twice")
     group.add_argument("--start-at", metavar="TIME", help="no occurrence before")
-    group.add_argument("--end-at", metavar="TIME", help="no occurrence from then on")
+    group.add_argument("--end-at", metavar="TIME", help="no occurrence after")
 
 
 def add_job_options(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--catch-up", choices=["latest", "all", "none"])
     group.add_argument("--lane", choices=["high", "normal", "low"])
     group.add_argument("--max-attempts", type=int, metavar="N")
-    group.add_argument("--backoff", choices=["exponential", "fixed"])
+    group.add_argument("--backoff", choices=["exponential", "fixed", "none"], help="none: not tried again")
     group.add_argument("--timeout", metavar="LENGTH", help="bounds one attempt")
     group.add_argument("--start-deadline", metavar="LENGTH", help="older occurrences are skipped")
     group.add_argument("--jitter", metavar="LENGTH")

@@ -34,7 +34,7 @@ EPILOG = (
 )
 
 _NEXT: Mapping[str, str] = {
-    "job_not_found": "`horolog jobs list` shows the jobs of your tenant.",
+    "job_not_found": "A job is called by its id, not its name: `horolog jobs list` shows them.",
     "run_not_found": "`horolog runs list JOB` shows the runs that are remembered; older ones are in topic history.",
     "unknown_queue": "`horolog queues list` shows the queues; `horolog queues set` creates one.",
     "unknown_backfill": "`horolog backfills list JOB` shows the backfills of a job.",

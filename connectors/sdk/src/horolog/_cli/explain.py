@@ -56,11 +56,17 @@ def explain_job(session: Session, args: argparse.Namespace) -> int:
     if run and at_text is None:
         day, time = run["at"][:8], run["at"][9:18]
         at_text = f"{day[:4]}-{day[4:6]}-{day[6:]}T{time[:2]}:{time[2:4]}:{time[4:6]}.{time[6:]}Z"
+    elif at_text is None and args.job.startswith("run_"):  # of a trigger, replay or backfill: its id names no instant
+        found = session.find(_calls.get_run(args.job))
+        if found is not None:
+            job_id, at_text = found["jobId"], found["scheduledFor"]
 
     def picture() -> None:
         zone = zone_of(session.find(_calls.get_job(job_id)))
         at = None if at_text is None else parse_time(read_instant(at_text, zone, "--at"))
         answer = session.send(_calls.explain_job(job_id, at=at))
+        if job_id != args.job and answer.get("runId") not in (None, args.job):
+            session.screen.note(f"This is about {answer['runId']}, the latest run of the same instant.")
         if session.as_json:
             session.screen.json(answer)
         else:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from horolog._cli.exits import EPILOG, usage
+from horolog._cli.exits import EPILOG, USAGE, usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +38,15 @@ def common_options(*, suppress: bool, output: bool = True) -> argparse.ArgumentP
         help="table for people, json for programs",
     )
     return parser
+
+
+class Parser(argparse.ArgumentParser):
+    """Says where to read on when a command line is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with 2."""
+        self.print_usage(sys.stderr)
+        self.exit(USAGE, f"{self.prog}: {message}. See `{self.prog} --help`.\n")
 
 
 class Leaves:
